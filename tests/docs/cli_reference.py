@@ -19,14 +19,14 @@ VERBS, NOUNS = (
 )
 
 INTRODUCTION = f"""\
-<!-- Written by {COMMAND}: change the commands, or the introduction in there. -->
+<!-- Written by {COMMAND}: edit the commands, or the introduction in that script. -->
 # Command line
 
 Verbs do the work: {VERBS}.
 
 Nouns look things up: {NOUNS}.
 
-Every command has `--help`; `seedbed demo` shows them all at work. A PLAYBOOK argument is a file (`sorter.yaml`), a
+Every command has `--help`, and `seedbed demo` shows them at work. A PLAYBOOK argument is a file (`sorter.yaml`), a
 digest or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or a channel
 (`production`).
 
@@ -35,23 +35,23 @@ digest or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a br
 | option or variable | what it does |
 |---|---|
 | `--json` | Print one JSON document with [stable keys](json.md). Errors are JSON too, on the error stream. |
-| `--dry-run` | Say what would happen and change nothing. Every command that changes something has it. |
-| `--workspace FILE`, `-w` | The workspace file. Default: `seedbed.yaml` in this folder or one above. |
-| `NO_COLOR` | If set, nothing is coloured; a pipe never is. Changed words are marked `[-so-]` and `{{+so+}}`. |
-| `SEEDBED_…` | Override settings, as in `SEEDBED_STORE`: see [Workspace and settings](workspace.md). |
-| `SEEDBED_DEBUG` | If set, a defect of seedbed prints its traceback. Otherwise there are no tracebacks. |
+| `--dry-run` | Show what would happen without changing anything. Available on every command that changes something. |
+| `--workspace FILE`, `-w` | The workspace file. Default: `seedbed.yaml` in this folder or a parent folder. |
+| `NO_COLOR` | If set, output is not coloured; piped output never is. Changed words: `[-old-]`, `{{+new+}}`. |
+| `SEEDBED_…` | Override a setting, as `SEEDBED_STORE` does: see [Workspace and settings](workspace.md). |
+| `SEEDBED_DEBUG` | If set, a bug in seedbed prints its traceback. Otherwise no tracebacks are shown. |
 
-Results go to standard output; errors and live progress go to the error stream. An error says where it is, what was
-found, what was expected and what to do. Exit codes:
+Results go to standard output; errors and live progress go to the error stream. An error says where the problem is,
+what was found, what was expected and what to do. Exit codes:
 
 | exit code | meaning |
 |---|---|
 | 0 | done, or yes |
 | 1 | no: worse, refused, or something is wrong |
-| 2 | not known yet: too few tasks, nothing better was found, or the budget ran out |
+| 2 | undecided: too few tasks, nothing better was found, or the budget ran out |
 | 64 | wrong usage |
-| 70 | a defect of seedbed |
-| 130 | interrupted with Ctrl-C; what was recorded so far is stored |
+| 70 | a bug in seedbed |
+| 130 | interrupted with Ctrl-C; everything recorded so far is stored |
 """
 
 
@@ -72,7 +72,7 @@ def page() -> str:
 def section(name: str, command: Any) -> str:
     """One command: what it does, how it is called, what it prints, how it ends."""
     paragraphs = [" ".join(each.split()) for each in command.callback.__doc__.split("\n\n")]
-    ending = re.compile(r"(With --\w+, )?[Ee]xit code")
+    ending = re.compile(r"(With --\w+, )?[Ee]xits with code")
     parts = [f"### seedbed {name}", *(each for each in paragraphs if not ending.match(each))]
     parts.append(f"```text\nseedbed {name} {' '.join(usage(command))}\n```")
     if rows := [f"| `{called(each)}` | {meaning(each)} |" for each in command.params if each.opts[0] not in SHARED]:

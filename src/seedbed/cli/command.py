@@ -23,10 +23,10 @@ from seedbed.workspace.resources import is_playbook_file
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., None])
 
-FILE_HELP = "The workspace file. Default: seedbed.yaml in this folder or one above."
+FILE_HELP = "The workspace file. Default: seedbed.yaml in this folder or a parent folder."
 SHARED = {
     "workspace": Annotated[Path | None, typer.Option("--workspace", "-w", metavar="FILE", help=FILE_HELP)],
-    "dry_run": Annotated[bool, typer.Option("--dry-run", help="Say what would happen and change nothing.")],
+    "dry_run": Annotated[bool, typer.Option("--dry-run", help="Show what would happen without changing anything.")],
     "as_json": Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")],
 }
 DEFAULTS = {"workspace": None, "dry_run": False, "as_json": False}

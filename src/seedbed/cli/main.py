@@ -18,35 +18,35 @@ from seedbed.cli import output
 from seedbed.cli.output import BLOCKED, DEFECT, INTERRUPTED, PASS, USAGE
 from seedbed.errors import SeedbedError
 
-BEGIN, VERBS, NOUNS = "Begin", "Verbs do the work", "Nouns look things up"
+BEGIN, VERBS, NOUNS = "Get started", "Verbs do the work", "Nouns look things up"
 
 COMMANDS = {
-    "init": (BEGIN, "start.init", "Write a first workspace that runs offline."),
-    "demo": (BEGIN, "start.demo", "Show the whole loop offline, in two or three minutes."),
-    "run": (VERBS, "verbs.run", "Perform a playbook once and record it."),
-    "evaluate": (VERBS, "verbs.evaluate", "Score playbooks over tasks."),
+    "init": (BEGIN, "start.init", "Create a first workspace that runs offline."),
+    "demo": (BEGIN, "start.demo", "Show the whole loop offline in two or three minutes."),
+    "run": (VERBS, "verbs.run", "Run a playbook once and record the run."),
+    "evaluate": (VERBS, "verbs.evaluate", "Score playbooks on tasks."),
     "compare": (VERBS, "verbs.compare", "Decide whether B is better than A, with a guaranteed error rate."),
     "evolve": (VERBS, "verbs.evolve", "Search for a better playbook within a budget."),
-    "release": (VERBS, "verbs.release", "Put a playbook on a channel, if the channel's gates let it pass."),
+    "release": (VERBS, "verbs.release", "Release a playbook to a channel, subject to the channel's gates."),
     "rollback": (
         VERBS,
         "verbs.release:rollback_app",
-        "Take a canary away, or return to what the channel served before.",
+        "Remove a canary, or return to the playbook served before.",
     ),
     "playbook": (NOUNS, "nouns.playbook.playbook", "Store, name, find, diff and merge playbooks."),
     "runs": (NOUNS, "nouns.runs.runs", "List, show, follow, replay and export runs."),
-    "sessions": (NOUNS, "nouns.sessions", "Read and compare sessions that another agent recorded."),
+    "sessions": (NOUNS, "nouns.sessions", "Read and compare sessions recorded by another agent."),
     "dataset": (NOUNS, "nouns.dataset", "Store, show, split and sample tasks."),
-    "judge": (NOUNS, "nouns.judge", "List judges and check how far they agree with people."),
+    "judge": (NOUNS, "nouns.judge", "List judges and check how well they agree with human labels."),
     "model": (NOUNS, "nouns.model", "List, test and price models."),
-    "channel": (NOUNS, "nouns.channel.channel", "Show, promote, freeze and watch what is served."),
-    "review": (NOUNS, "nouns.review", "Request, show, approve and refuse reviews."),
+    "channel": (NOUNS, "nouns.channel.channel", "Show, promote, freeze and watch channels."),
+    "review": (NOUNS, "nouns.review", "List, show, request and answer reviews."),
     "alerts": (NOUNS, "nouns.alerts", "List, test and resend alerts."),
-    "confirm": (NOUNS, "nouns.confirm", "List and answer what runs ask people."),
+    "confirm": (NOUNS, "nouns.confirm", "List and answer the questions that runs ask."),
     "search": (NOUNS, "nouns.search", "List and show searches."),
     "experiment": (NOUNS, "nouns.experiment", "List, show, report and abort comparisons."),
-    "evidence": (NOUNS, "nouns.evidence", "Show and verify what verdicts rest on."),
-    "store": (NOUNS, "nouns.store", "Verify, copy, measure and clean the store."),
+    "evidence": (NOUNS, "nouns.evidence", "Show and verify the evidence behind verdicts."),
+    "store": (NOUNS, "nouns.store", "Verify, copy, measure and clean up the store."),
 }
 """Every command: its panel in the help, its module in this package, and what it does."""
 
@@ -95,12 +95,11 @@ app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=
 def start(
     context: typer.Context, show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
-    """Run LLM agents, evolve better ones, prove that they are better, release them safely.
+    """Run LLM agents, evolve better ones, prove they are better, and release them safely.
 
-    Begin with `seedbed demo`, which shows the whole loop, or `seedbed init`.
+    Start with `seedbed demo`, which shows the whole loop, or with `seedbed init`.
 
-    Exit codes: 0 yes or done, 1 no or refused, 2 not known yet, 64 called wrongly, 70 a defect of seedbed,
-    130 interrupted.
+    Exit codes: 0 yes or done, 1 no or refused, 2 undecided, 64 wrong usage, 70 a bug in seedbed, 130 interrupted.
     """
     if show_version:
         typer.echo(f"seedbed {version('seedbed')}")

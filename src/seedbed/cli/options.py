@@ -19,29 +19,32 @@ REPORTS = (".md", ".html")
 """How the names of report files end."""
 
 PLAYBOOK = "A file, a digest, a ref or a channel."
-DATASET = "A file or folder of tasks, or a stored dataset; NAME:SPLIT is one split of it."
+DATASET = "A file or folder of tasks, or a stored dataset; NAME:SPLIT selects one split."
 
-Because = Annotated[str, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")]
+Because = Annotated[str, typer.Option("--because", metavar="REASON", help="The reason to record.")]
 PlaybookName = Annotated[str, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)]
 DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]
-ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name, such as production.")]
-ExperimentName = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its digest, or how it starts.")]
+ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel's name, such as production.")]
+ExperimentName = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="The digest, or its first characters.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as roles.writer.temperature=0.2."),
 ]
-RowLimit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="How many at most.")]
-MetricName = Annotated[str, typer.Option("--metric", metavar="METRIC", help="How answers are scored.")]
+RowLimit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Show at most this many.")]
+MetricName = Annotated[str, typer.Option("--metric", metavar="METRIC", help="How to score answers.")]
 Parallel = Annotated[
-    str | None, typer.Option("--parallel", metavar="WHERE", help="loop, processes, a number of them, or ray.")
+    str | None,
+    typer.Option(
+        "--parallel", metavar="WHERE", help="Where runs execute: loop, processes, a number of processes, or ray."
+    ),
 ]
 ReportFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new file: .md or .html.")
 ]
 OutputFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write. Default: print it.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write. Default: standard output.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="The seed of random draws; the same seed repeats them.")]
+Seed = Annotated[int, typer.Option("--seed", help="The seed for random draws; the same seed repeats them.")]
 
 
 def _dollars(amount: float | None) -> float | None:
@@ -52,7 +55,9 @@ def _dollars(amount: float | None) -> float | None:
 
 MaxCost = Annotated[
     float | None,
-    typer.Option("--max-cost", metavar="USD", callback=_dollars, help="Never spend more. Run again to continue."),
+    typer.Option(
+        "--max-cost", metavar="USD", callback=_dollars, help="Never spend more than this. Run again to continue."
+    ),
 ]
 
 
@@ -65,7 +70,7 @@ def _error_rate(alpha: float) -> float:
 AlphaRate = Annotated[
     float,
     typer.Option(
-        "--alpha", metavar="RATE", callback=_error_rate, help="The highest chance of a false finding, below 0.5."
+        "--alpha", metavar="RATE", callback=_error_rate, help="The maximum chance of a false finding, below 0.5."
     ),
 ]
 
@@ -78,7 +83,7 @@ def _share(text: str) -> float:
 
 CanaryShare = Annotated[
     float | None,
-    typer.Option("--share", metavar="SHARE", parser=_share, help="The share of users that get it, such as 5%."),
+    typer.Option("--share", metavar="SHARE", parser=_share, help="The share of users who get it, such as 5%."),
 ]
 
 

@@ -33,7 +33,7 @@ COLUMNS = (
 @command(app, "list")
 def list_alerts(
     call: Invocation,
-    channel: Annotated[str | None, typer.Option("--channel", help="Only those about this channel.")] = None,
+    channel: Annotated[str | None, typer.Option("--channel", help="Only alerts about this channel.")] = None,
     limit: RowLimit = 50,
 ) -> None:
     """List the alerts about channels, newest first, and who received them."""
@@ -45,11 +45,11 @@ def list_alerts(
 @command(app, "test")
 def send_test(
     call: Invocation,
-    channel: Annotated[str, typer.Option("--channel", help="The channel that the test names.")] = "production",
+    channel: Annotated[str, typer.Option("--channel", help="The channel named in the test.")] = "production",
 ) -> None:
-    """Send a test to all receivers under `alerts` in the workspace file, whatever severity they are set to.
+    """Send a test to all receivers under `alerts` in the workspace file, whatever their severity setting.
 
-    Exit code 1 if a delivery failed.
+    Exits with code 1 if a delivery failed.
     """
     with call.open() as space:
         alert, deliveries, people = wait_for(space.channels.test_alert(channel))
@@ -60,9 +60,9 @@ def send_test(
 
 @command(app, dry_run=True)
 def resend(call: Invocation) -> None:
-    """Deliver again what could not be delivered, however old it is.
+    """Resend alerts that could not be delivered, however old they are.
 
-    Exit code 1 if a delivery failed again.
+    Exits with code 1 if a delivery failed again.
     """
     with call.open(dry_run=False) as space:
         deliveries = wait_for(space.channels.resend_alerts(dry_run=call.dry_run))

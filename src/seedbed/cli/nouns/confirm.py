@@ -14,7 +14,7 @@ from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
 
-QuestionId = Annotated[str, typer.Argument(metavar="QUESTION", help="Its id, or how its id starts.")]
+QuestionId = Annotated[str, typer.Argument(metavar="QUESTION", help="The id, or its first characters.")]
 Everything = Annotated[bool, typer.Option("--all", help="Include questions that were answered or timed out.")]
 
 COLUMNS = (
@@ -28,7 +28,7 @@ COLUMNS = (
 
 @command(app, "list")
 def list_questions(call: Invocation, everything: Everything = False) -> None:
-    """List the open questions of runs, the longest waiting first."""
+    """List the questions that runs are waiting on, longest wait first."""
     with call.open() as space:
         questions = [(each, status) for each, status in space.runs.questions() if everything or status == "open"]
     documents = [_document(each, status) for each, status in questions]
@@ -73,9 +73,9 @@ def _answering(name: str, yes: bool, summary: str) -> None:
         }
         call.done(document, f"{fact.by} said {fact.body['answer']}: {question_text(record.question)}")
 
-    answer.__doc__ = f"{summary} The first answer counts.\n\nExit code 1 if it was answered before, or too late."
+    answer.__doc__ = f"{summary} The first answer counts.\n\nExits with code 1 if it was already answered or timed out."
     command(app, name, dry_run=True)(answer)
 
 
-_answering("yes", True, "Allow what a run asks for: exactly this, once.")
-_answering("no", False, "Do not allow what a run asks for.")
+_answering("yes", True, "Allow exactly what a run asks for, once.")
+_answering("no", False, "Deny what a run asks for.")

@@ -43,7 +43,7 @@ Stratify = Annotated[
     typer.Option(
         "--stratify",
         metavar="BY",
-        help="Keep the share of each answer (expected) or tag (tag), or keep whole sources together (source).",
+        help="Preserve the share of each answer (expected) or tag (tag), or keep whole sources together (source).",
     ),
 ]
 
@@ -69,21 +69,25 @@ class FieldOptions:
     """Which fields of a file hold what."""
 
     expected: Annotated[
-        str | None, typer.Option("--expected", metavar="FIELD", help="The field that is the expected answer.")
+        str | None, typer.Option("--expected", metavar="FIELD", help="The field with the expected answer.")
     ] = None
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="[NAME=]FIELD", help="A field that is an input. Default: all other fields."),
+        typer.Option("--input", metavar="[NAME=]FIELD", help="A field to use as an input. Default: all other fields."),
     ] = None
-    own: Annotated[str | None, typer.Option("--id", metavar="FIELD", help="The field that names a task.")] = None
-    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="FIELD", help="A field that holds tags.")] = None
+    own: Annotated[str | None, typer.Option("--id", metavar="FIELD", help="The field with the task's id.")] = None
+    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="FIELD", help="A field with tags.")] = None
     source: Annotated[
         str | None,
-        typer.Option("--source", metavar="FIELD", help="What tasks share: the field of a document or a customer."),
+        typer.Option(
+            "--source", metavar="FIELD", help="The field for what tasks share, such as a document or a customer."
+        ),
     ] = None
-    split: Annotated[str | None, typer.Option("--split", metavar="FIELD", help="The field that names a split.")] = None
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="FIELD", help="The field with the name of the split.")
+    ] = None
     rows: Annotated[
-        str | None, typer.Option("--rows", metavar="FIELD", help="The list of tasks within a JSON document.")
+        str | None, typer.Option("--rows", metavar="FIELD", help="The field with the list of tasks in a JSON document.")
     ] = None
 
 
@@ -93,15 +97,17 @@ def add(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="JSON lines, JSON, CSV, TSV, Parquet, Arrow, or a folder of splits.")
     ],
-    name: Annotated[str | None, typer.Option("--name", help="What to call it. Default: the name of the file.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="Leave out tasks that occur a second time.")] = False,
-    because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The name to store it under. Default: the file name.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Leave out duplicate tasks.")] = False,
+    because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="The reason to record.")] = None,
     *,
     fields: FieldOptions,
 ) -> None:
-    """Store a dataset under a name, which then works wherever a DATASET is expected.
+    """Store a dataset under a name that you can use wherever a DATASET is expected.
 
-    Under a known name the new tasks replace the old ones, which stay in the store.
+    If the name already exists, the new tasks replace the old ones, which stay in the store.
     """
     inputs = {each.rpartition("=")[0] or each: each.rpartition("=")[2] for each in fields.inputs or ()}
     columns = Columns(inputs, fields.expected, fields.own, fields.tags or (), fields.source, fields.split, fields.rows)
@@ -120,7 +126,7 @@ def show(
     dataset: DatasetName,
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many tasks to print.")] = 5,
 ) -> None:
-    """Show what a dataset holds. A file needs no workspace."""
+    """Show what a dataset contains. A file needs no workspace."""
     with call.open_for_files(dataset_and_split(dataset)[0]) as space:
         tasks = space.datasets.get(dataset)
     answers = Counter(str(task.expected) for task in tasks if task.expected is not None)
@@ -185,15 +191,15 @@ class SplitOptions:
     share: Annotated[float, typer.Option("--share", help="The share of tasks in the first part.")] = 0.5
     folds: Annotated[
         int | None,
-        typer.Option("--folds", metavar="K", help="Instead: K folds, named fold-1-train and fold-1-test and so on."),
+        typer.Option("--folds", metavar="K", help="Make K folds instead, named fold-1-train, fold-1-test and so on."),
     ] = None
     stratify: Stratify = None
     seed: Seed = 0
     into: Annotated[
-        str, typer.Option("--into", metavar="A,B", help="What the two parts of a stored dataset are called.")
+        str, typer.Option("--into", metavar="A,B", help="The names of the two parts of a stored dataset.")
     ] = "train,test"
-    train: Annotated[Path | None, typer.Option("--train", metavar="FILE", help="The first file.")] = None
-    test: Annotated[Path | None, typer.Option("--test", metavar="FILE", help="The second file.")] = None
+    train: Annotated[Path | None, typer.Option("--train", metavar="FILE", help="The file for the first part.")] = None
+    test: Annotated[Path | None, typer.Option("--test", metavar="FILE", help="The file for the second part.")] = None
 
     @property
     def names(self) -> list[str]:
@@ -202,9 +208,9 @@ class SplitOptions:
 
 @command(app, dry_run=True)
 def split(call: Invocation, dataset: DatasetName, parts: SplitOptions) -> None:
-    """Split tasks into those to evolve on and those held out: NAME:train and NAME:test from now on.
+    """Split tasks into those to evolve on and those held out, named NAME:train and NAME:test.
 
-    A file stays as it is, and its parts are written to FILE-train.jsonl and FILE-test.jsonl, or with their folds to
+    A file is left unchanged; its parts are written to FILE-train.jsonl and FILE-test.jsonl, or its folds to
     FILE-folds.jsonl. The same seed always draws the same tasks. A file needs no workspace.
     """
     if not 0 < parts.share < 1:
@@ -260,15 +266,15 @@ def _mark(call: Invocation, verb: str) -> tuple[str, str]:
 def sample(
     call: Invocation,
     dataset: DatasetName,
-    n: Annotated[int, typer.Option("-n", "--tasks", min=1, help="How many tasks.")],
+    n: Annotated[int, typer.Option("-n", "--tasks", min=1, help="How many tasks to draw.")],
     seed: Seed = 0,
     stratify: Stratify = None,
     file: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write them to a new file of JSON lines.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write them to a new JSON lines file.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Store them under this name.")] = None,
 ) -> None:
-    """Draw a smaller dataset, into a file (-o) or stored under a name. The same seed always draws the same tasks."""
+    """Draw a smaller dataset, written to a file (-o) or stored under a name. The same seed draws the same tasks."""
     if (file is None) == (name is None):
         raise typer.BadParameter("expected -o FILE or --name NAME, one of the two", param_hint="-o, --name")
     ref = None

@@ -22,9 +22,9 @@ app = typer.Typer(no_args_is_help=True)
 
 @command(app)
 def show(call: Invocation, name: ExperimentName) -> None:
-    """Show the certificate of a verdict: what was registered, every outcome, the path of the rule, and what to doubt.
+    """Show a verdict's certificate: what was registered, every outcome, the path of the rule, and any doubts.
 
-    Exit code 1 if anything differs when it is recomputed.
+    Exits with code 1 if anything differs when recomputed.
     """
     with call.open() as space:
         proof = space.experiments.certificate(name)
@@ -42,12 +42,12 @@ def show(call: Invocation, name: ExperimentName) -> None:
 def verify(
     call: Invocation,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Digests, or how they start. Default: all.")
+        list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Digests, or their first characters. Default: all.")
     ] = None,
 ) -> None:
-    """Recompute every number of verdicts from raw facts, and check that no byte was changed.
+    """Recompute every number in verdicts from raw facts, and check that no byte was changed.
 
-    Exit code 1 if anything differs.
+    Exits with code 1 if anything differs.
     """
     with call.open() as space:
         results = space.experiments.verify(names or ())
@@ -69,7 +69,7 @@ def verify(
 def budget(call: Invocation, channel: ChannelName) -> None:
     """Show what is left of a channel's error budget, which all candidates ever judged for it share.
 
-    Its rate is `error_budget` under the channel in the workspace file.
+    Set its rate with `error_budget` under the channel in the workspace file.
     """
     with call.open() as space:
         budget, balance = space.experiments.error_budget(channel)
@@ -87,17 +87,19 @@ def budget(call: Invocation, channel: ChannelName) -> None:
 @command(app)
 def sentinel(
     call: Invocation,
-    playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="What to compare with itself.")] = None,
+    playbook: Annotated[
+        str | None, typer.Argument(metavar="PLAYBOOK", help="The playbook to compare with itself.")
+    ] = None,
     dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="The tasks to compare it on.")] = None,
     metric: MetricName = "exact_match",
     times: Annotated[int, typer.Option("--times", min=1, help="How many more A/A comparisons to run.")] = 1,
     alpha: AlphaRate = 0.05,
 ) -> None:
-    """Show how often a playbook was called better than itself: the error rate that is really achieved.
+    """Show how often a playbook was judged better than itself: the error rate actually achieved.
 
-    With a playbook and a dataset, more A/A comparisons are run first, by the same code as every comparison.
+    Given a playbook and a dataset, it first runs more A/A comparisons, using the same code as any comparison.
 
-    Exit code 1 if it happens more often than promised, beyond chance: then no release is allowed.
+    Exits with code 1 if this happens more often than promised, beyond chance: releases are then blocked.
     """
     if (playbook is None) != (dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or neither", param_hint="DATASET")

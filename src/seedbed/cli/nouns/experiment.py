@@ -46,7 +46,7 @@ def list_experiments(call: Invocation, limit: RowLimit = 20) -> None:
 
 @command(app)
 def show(call: Invocation, name: ExperimentName) -> None:
-    """Show what was registered, and the verdict."""
+    """Show what a comparison registered, and its verdict."""
     with call.open() as space:
         each = space.experiments.get(name)
         plan = each.experiment
@@ -69,7 +69,7 @@ def show(call: Invocation, name: ExperimentName) -> None:
 
 @command(app, dry_run=True)
 def abort(call: Invocation, name: ExperimentName, because: Because) -> None:
-    """Stop a comparison by hand. Its verdict is invalid for ever, and says why."""
+    """Abort a comparison. Its verdict becomes permanently invalid and states the reason."""
     with call.open() as space:
         verdict = space.experiments.abort(name, because=because)
     document = {"experiment": verdict.experiment, "finding": verdict.finding, "because": verdict.because}
@@ -80,9 +80,9 @@ def abort(call: Invocation, name: ExperimentName, because: Because) -> None:
 def report(
     call: Invocation,
     name: ExperimentName,
-    file: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A new file, .md or .html.")],
+    file: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new file to write: .md or .html.")],
 ) -> None:
-    """Write the report of a comparison that has ended."""
+    """Write a report on a finished comparison."""
     options.expect_report(file)
     with call.open() as space:
         space.experiments.report(name, file)

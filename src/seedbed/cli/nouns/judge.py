@@ -24,10 +24,10 @@ app = typer.Typer(no_args_is_help=True)
 FEW = 10
 """How many values and disagreements a table shows; JSON has all of them."""
 
-JudgeName = Annotated[str, typer.Argument(metavar="JUDGE", help="A judge under metrics in the workspace file.")]
+JudgeName = Annotated[str, typer.Argument(metavar="JUDGE", help="A judge listed under metrics in the workspace file.")]
 AtLeast = Annotated[
     float | None,
-    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="What the lower end of kappa must reach. [0.6]"),
+    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="The minimum for the lower bound of kappa. [0.6]"),
 ]
 
 
@@ -46,16 +46,17 @@ def check(
     call: Invocation,
     judge: JudgeName,
     labels: Annotated[
-        Path, typer.Argument(metavar="LABELS", help="JSON lines with inputs, expected, output and label, from 0 to 1.")
+        Path, typer.Argument(metavar="LABELS", help="JSON lines with inputs, expected, output and a label from 0 to 1.")
     ],
     at_least: AtLeast = None,
 ) -> None:
-    """Let a judge score what people have labelled, and say how far they agree.
+    """Let a judge score answers that people have labelled, and report how well they agree.
 
-    The agreement is stored, and decides whether releases may rest on this judge with the same model, words and scale.
-    Of several checks the first one on the most labels counts. A label may have the turns of a dialogue (role, text).
+    The agreement is stored and decides whether releases can rely on this judge with the same model, wording and scale.
+    If there are several checks, the first one on the most labels counts. A label can include the turns of a dialogue
+    (role, text).
 
-    Exit code 1 if the judge is not trusted.
+    Exits with code 1 if the judge is not trusted.
     """
     with call.open() as space, progress.counting(f"{judge} judges") as watch:
         agreement, differing = wait_for(space.judges.check(judge, labels, watch))
@@ -67,7 +68,7 @@ def check(
 
 @command(app, "list")
 def list_judges(call: Invocation) -> None:
-    """List the judges of the workspace file, and which of them are trusted."""
+    """List the judges in the workspace file, and show which are trusted."""
     with call.open() as space:
         judges = [_listed(space.judges[name], space.judges.trust(name)) for name in space.judges]
     call.list("judges", judges, COLUMNS, "No judges yet: declare one under metrics in the workspace file.")
@@ -75,7 +76,7 @@ def list_judges(call: Invocation) -> None:
 
 @command(app)
 def show(call: Invocation, judge: JudgeName) -> None:
-    """Show the playbook of a judge, and how far it agrees with people."""
+    """Show a judge's playbook, and how well it agrees with human labels."""
     with call.open() as space:
         chosen, trust, checks = space.judges[judge], space.judges.trust(judge), space.judges.agreements(judge)
         document = {

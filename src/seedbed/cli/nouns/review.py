@@ -33,9 +33,9 @@ COLUMNS = (
 @command(app, "list")
 def list_reviews(
     call: Invocation,
-    everything: Annotated[bool, typer.Option("--all", help="Include those that are answered.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include answered reviews.")] = False,
 ) -> None:
-    """List the reviews that wait for an answer, the longest waiting first."""
+    """List the reviews waiting for an answer, longest wait first."""
     with call.open() as space:
         reviews = [each.document() for each in space.reviews.queue(everything=everything)]
     call.list("reviews", reviews, COLUMNS, "No review is waiting.")
@@ -47,12 +47,12 @@ def show(
     channel: ChannelName,
     playbook: PlaybookName,
     count: Annotated[int, typer.Option("--samples", min=0, max=100, help="How many outputs to show.")] = 5,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Say which output is the candidate's.")] = False,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show which output is the candidate's.")] = False,
 ) -> None:
-    """Show what changes, the evidence, what the gates say, and outputs side by side.
+    """Show the changes, the evidence, what the gates say, and outputs side by side.
 
-    Outputs are those of the runs behind the verdict where the two differ. Their order does not tell which is which:
-    each reviewer gets another one, and always the same.
+    The outputs come from the runs behind the verdict, where the two playbooks differ. Their order does not reveal which
+    is which: each reviewer sees a different order, and always the same one.
     """
     with call.open(dry_run=True) as space:
         page = wait_for(space.reviews.show(channel, playbook, samples=count))
@@ -115,11 +115,16 @@ def _saying(name: str, say: Callable[..., Fact], past: str, summary: str) -> Non
     command(app, name, dry_run=True)(said)
 
 
-_saying("request", Reviews.request, "asked for a review of", "Ask for a review. Somebody else has to approve it.")
+_saying("request", Reviews.request, "asked for a review of", "Request a review. Someone else must approve it.")
 _saying(
     "approve",
     Reviews.approve,
     "approved",
-    "Approve somebody else's playbook. It may then be released to this channel.",
+    "Approve someone else's playbook. It can then be released to this channel.",
 )
-_saying("refuse", Reviews.refuse, "refused", "Refuse a playbook. It holds until you approve it, whatever others say.")
+_saying(
+    "refuse",
+    Reviews.refuse,
+    "refused",
+    "Refuse a playbook. Your refusal stands until you approve it, whatever others say.",
+)

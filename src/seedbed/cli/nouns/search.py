@@ -44,7 +44,7 @@ def list_searches(call: Invocation, limit: RowLimit = 20) -> None:
 @command(app)
 def show(
     call: Invocation,
-    name: Annotated[str, typer.Argument(metavar="SEARCH", help="Its digest, or how it starts.")],
+    name: Annotated[str, typer.Argument(metavar="SEARCH", help="The digest, or its first characters.")],
     report: ReportFile = None,
 ) -> None:
     """Show what a search found, or has found so far."""

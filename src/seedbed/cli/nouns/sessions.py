@@ -35,14 +35,14 @@ COLUMNS = (
 CODES = {"superior": PASS, "inferior": BLOCKED}
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A sessions_history.json or a session.log.")]
-SIDE = "The id of a session, how it starts, or config.KEY=VALUE for all sessions with that setting."
+SIDE = "A session's id or its first characters, or config.KEY=VALUE for all sessions with that setting."
 
 
 @command(app, workspace=False)
 def show(call: Invocation, file: File) -> None:
-    """List the sessions in a file: their settings, how many tasks they did, and how well.
+    """List the sessions in a file, with their settings, number of tasks and scores.
 
-    A missing score is not 0: the mean is over the tasks that have one.
+    A missing score does not count as 0: the mean covers only tasks that have one.
     """
     sessions = read_sessions(file)
     settings = {each.id: _settings(each, sessions) for each in sessions}
@@ -59,14 +59,15 @@ def compare(
     file: File,
     a: Annotated[str, typer.Argument(metavar="A", help=SIDE)],
     b: Annotated[str, typer.Argument(metavar="B", help=SIDE)],
-    alpha: Annotated[float, typer.Option(help="How often chance alone may look like a difference.")] = 0.05,
+    alpha: Annotated[float, typer.Option(help="How often chance alone can look like a difference.")] = 0.05,
 ) -> None:
     """Compare session B with session A, or one group of sessions with another, task by task.
 
-    Tasks are matched by name. The comparison was not registered in advance, so it suggests and does not prove: nothing
-    is stored, and no gate accepts it. `seedbed compare` proves.
+    Tasks are matched by name. The comparison was not registered in advance, so it is a hint, not proof: nothing is
+    stored, and no gate accepts it. For proof, use `seedbed compare`.
 
-    Exit code 0 if B was better, 1 if it was worse or they cannot be compared, 2 if the tasks do not decide it.
+    Exits with code 0 if B was better, 1 if it was worse or the two cannot be compared, and 2 if the tasks are
+    inconclusive.
     """
     if not 0 < alpha < 1:
         raise typer.BadParameter(f"found {alpha:g}; expected above 0 and below 1, such as 0.05", param_hint="--alpha")

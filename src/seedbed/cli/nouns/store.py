@@ -23,11 +23,13 @@ app = typer.Typer(no_args_is_help=True)
 @command(app, dry_run=True)
 def migrate(
     call: Invocation,
-    to: Annotated[int | None, typer.Option("--to", metavar="N", help="The version. Default: the newest.")] = None,
+    to: Annotated[
+        int | None, typer.Option("--to", metavar="N", help="The target version. Default: the newest.")
+    ] = None,
 ) -> None:
-    """Bring the schema of a SQL store to a version, or back to an older one. Nothing is lost either way.
+    """Migrate the schema of a SQL store to a newer or older version. Nothing is lost either way.
 
-    Opening a store brings it to the newest version, so going back is for handing it to an older seedbed.
+    Opening a store upgrades it to the newest version, so downgrade only to hand it to an older seedbed.
     """
     where, before, after, steps = storage.migrate(find_file(call.workspace), to, dry_run=call.dry_run)
     document = {"store": where, "before": before, "after": after, "steps": steps, "dry_run": call.dry_run}
@@ -39,9 +41,9 @@ def migrate(
 
 @command(app)
 def verify(call: Invocation) -> None:
-    """Recompute every digest, link and ref, and list what does not fit.
+    """Recompute every digest, link and ref, and list what does not match.
 
-    Exit code 1 if anything is damaged.
+    Exits with code 1 if anything is damaged.
     """
     with call.open() as space:
         report = space.storage.verify()
@@ -74,7 +76,7 @@ def _report(report: Verification) -> Iterator[RenderableType]:
 
 @command(app)
 def stats(call: Invocation) -> None:
-    """Count the contents, facts and refs of the store by kind."""
+    """Count the contents, facts and refs in the store by kind."""
     with call.open() as space:
         stats = space.storage.stats()
     rows = [("content", kind, f"{count:,}") for kind, count in stats.contents.items()]
@@ -89,12 +91,12 @@ def copy(
     call: Invocation,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The URL of a store, such as sqlite:///seedbed.db.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The URL of an empty store or of an earlier copy.")],
-    unseal: Annotated[bool, typer.Option("--unseal", help="The source is encrypted; SEEDBED_KEY opens it.")] = False,
+    unseal: Annotated[bool, typer.Option("--unseal", help="Decrypt the source with SEEDBED_KEY.")] = False,
     seal: Annotated[bool, typer.Option("--seal", help="Encrypt the target with SEEDBED_KEY.")] = False,
 ) -> None:
-    """Copy everything of one store into another: digests, order, times and refs. Run it again to continue.
+    """Copy one store into another, keeping digests, order, times and refs. Run it again to continue.
 
-    An encrypted store is copied as it is, without its key, unless --unseal is given. No workspace is needed.
+    Without --unseal, an encrypted store is copied as it is and its key is not needed. Needs no workspace.
     """
     with progress.counting("copying") as watch:
         copied = storage.copy(source, target, unseal=unseal, seal=seal, dry_run=call.dry_run, on_event=watch)
@@ -109,7 +111,7 @@ def copy(
 
 @command(app, dry_run=True)
 def gc(call: Invocation) -> None:
-    """Discard content that nothing mentions any more. Run it while nothing writes."""
+    """Discard content that nothing refers to any more. Run it while nothing is writing to the store."""
     with call.open(dry_run=False) as space:
         discarded = space.storage.gc(dry_run=call.dry_run)
     document = {
@@ -124,9 +126,9 @@ def gc(call: Invocation) -> None:
 
 @command(app, dry_run=True)
 def rotate(call: Invocation) -> None:
-    """Hand an encrypted store over from the key in SEEDBED_KEY to the one in SEEDBED_NEW_KEY.
+    """Change the key of an encrypted store from SEEDBED_KEY to SEEDBED_NEW_KEY.
 
-    What is stored is not encrypted anew: if the old key has leaked, copy into a new encrypted store instead.
+    Stored data is not re-encrypted: if the old key has leaked, copy the data into a new encrypted store instead.
     """
     with call.open(dry_run=False) as space:
         space.storage.rotate(dry_run=call.dry_run)

@@ -192,11 +192,11 @@ def demo(
         "seedbed-demo"
     ),
 ) -> None:
-    """Show the whole loop offline, in two or three minutes: run, evaluate, evolve, compare, review, release, roll back.
+    """Show the whole loop offline in two or three minutes: run, evaluate, evolve, compare, review, release, roll back.
 
-    A folder that an earlier demo made is replaced; any other is left alone.
+    A folder made by an earlier demo is replaced; any other is left alone.
 
-    Exit code 2 if no candidate proved to be better.
+    Exits with code 2 if no candidate proved better.
     """
     _clear(folder)
     init.write_starter(folder)

@@ -45,11 +45,13 @@ NEXT = (
 @command(app, workspace=False, dry_run=True)
 def init(
     call: Invocation,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write. Default: this folder.")] = Path("."),
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder to write to. Default: this folder.")
+    ] = Path("."),
 ) -> None:
-    """Write a first workspace that runs offline: settings, a playbook, tasks, instructions to try.
+    """Create a first workspace that runs offline: settings, a playbook, tasks and instructions to try.
 
-    Nothing is overwritten.
+    Existing files are not overwritten.
     """
     names = write_starter(folder, dry_run=call.dry_run)
     commands = [typed(*arguments) for arguments in NEXT]

@@ -58,7 +58,7 @@ class DecisionOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How answers are scored: exact_match. With --live, which feedback counts: rating.",
+            help="How to score answers. [exact_match] With --live, the feedback that counts. [rating]",
         ),
     ] = None
     alpha: Annotated[
@@ -66,39 +66,48 @@ class DecisionOptions:
         typer.Option(
             "--alpha",
             metavar="RATE",
-            help="The highest probability of a false winner, above 0, below 0.5. [0.05]",
+            help="The maximum probability of a false winner, above 0 and below 0.5. [0.05]",
         ),
     ] = None
     rule: Annotated[
         Rule | None,
         typer.Option(
-            "--rule", metavar="RULE", help="exact for passes and failures, betting for any score, gsprt, sprt."
+            "--rule",
+            metavar="RULE",
+            help="The stopping rule: exact (for passes and failures), betting (for any score), gsprt or sprt.",
         ),
     ] = None
     effect: Annotated[
         float | None,
-        typer.Option("--effect", metavar="SIZE", help="The gain worth having; a smaller one ends it sooner."),
+        typer.Option(
+            "--effect",
+            metavar="SIZE",
+            help="The smallest gain worth having; a candidate that falls short of it is given up sooner.",
+        ),
     ] = None
     goal: Annotated[
         GoalName,
-        typer.Option("--goal", metavar="GOAL", help="What to show: superior, non-inferior, equivalent."),
+        typer.Option("--goal", metavar="GOAL", help="What to prove: superior, non-inferior or equivalent."),
     ] = GoalName.superior
     margin: Annotated[
-        float | None, typer.Option("--margin", metavar="SIZE", help="How much worse still counts as not worse.")
+        float | None,
+        typer.Option("--margin", metavar="SIZE", help="How much worse B can be and still count as no worse."),
     ] = None
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="How often each task is run.")] = 1
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="How many times to run each task.")] = 1
     first_replicate: Annotated[
         int,
         typer.Option(
             "--first-replicate",
             min=0,
             metavar="N",
-            help="Start with this replicate of each task: new runs, not those that are known.",
+            help="Start at this replicate of each task, to use new runs instead of recorded ones.",
         ),
     ] = 0
     channel: Annotated[
         str | None,
-        typer.Option("--for", metavar="CHANNEL", help="Pay from its error budget, which then sets the error rate."),
+        typer.Option(
+            "--for", metavar="CHANNEL", help="Draw on this channel's error budget, which then sets the error rate."
+        ),
     ] = None
     seed: Seed = 0
     discordance: Annotated[
@@ -106,7 +115,7 @@ class DecisionOptions:
         typer.Option(
             "--discordance",
             metavar="SHARE",
-            help="With --plan or --rule sprt: on how many tasks scores will differ. [0.3 with --plan]",
+            help="With --plan or --rule sprt: the share of tasks whose scores will differ. [0.3 with --plan]",
         ),
     ] = None
 
@@ -132,7 +141,7 @@ class EvidenceOptions:
     on: Annotated[
         str | None,
         typer.Option(
-            "--on", metavar="DATASET", help="Tasks that B was not evolved on; with --replay, expected answers."
+            "--on", metavar="DATASET", help="Tasks that B was not evolved on; with --replay, the expected answers."
         ),
     ] = None
     replay: Annotated[
@@ -140,7 +149,7 @@ class EvidenceOptions:
     ] = None
     mode: Annotated[
         str,
-        typer.Option("--mode", metavar="MODE", help="With --replay: strict, lenient, or fork:K, live from step K."),
+        typer.Option("--mode", metavar="MODE", help="With --replay: strict, lenient, or fork:K (live from step K)."),
     ] = "strict"
     live_runs: Annotated[
         int | None,
@@ -148,21 +157,23 @@ class EvidenceOptions:
             "--live-runs",
             min=2,
             metavar="M",
-            help="With --replay: run M of them live too, and estimate what live runs would show.",
+            help="With --replay: also run M of them live, to estimate what live runs would show.",
         ),
     ] = None
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="With --replay: only runs since then.")
+        str | None, typer.Option("--since", metavar="TIME", help="With --replay: only runs since this time.")
     ] = None
     live: Annotated[
         list[str] | None,
         typer.Option(
             "--live",
             metavar="CHANNEL",
-            help="Instead of A and B: its canary, by users' feedback. Repeat it to compare channels.",
+            help="Instead of A and B: judge this channel's canary by users' feedback. Repeat it to compare channels.",
         ),
     ] = None
-    conclude: Annotated[bool, typer.Option("--conclude", help="With --live: end it now, decided or not.")] = False
+    conclude: Annotated[
+        bool, typer.Option("--conclude", help="With --live: end the comparison now, decided or not.")
+    ] = False
 
     def expect_fitting(self) -> None:
         """Refuse options that would do nothing together."""
@@ -189,7 +200,7 @@ class EvidenceOptions:
 class WorkOptions:
     """How the runs are done, and what is written."""
 
-    plan: Annotated[bool, typer.Option("--plan", help="Say what to expect, and spend nothing.")] = False
+    plan: Annotated[bool, typer.Option("--plan", help="Show what to expect without spending anything.")] = False
     max_cost: MaxCost = None
     parallel: Parallel = None
     changes: Changes = None
@@ -199,7 +210,9 @@ class WorkOptions:
 @command(app, aliases={"sample": "--replay", "channel": "--for"})
 def compare(
     call: Invocation,
-    control: Annotated[str | None, typer.Argument(metavar="A", help=f"Today's playbook: {PLAYBOOK.lower()}")] = None,
+    control: Annotated[
+        str | None, typer.Argument(metavar="A", help=f"The current playbook: {PLAYBOOK.lower()}")
+    ] = None,
     candidates: Annotated[
         list[str] | None, typer.Argument(metavar="B", help="The candidate; several are ranked.")
     ] = None,
@@ -210,14 +223,14 @@ def compare(
 ) -> None:
     """Decide whether B is better than A, with a guaranteed error rate.
 
-    It stops as soon as the answer is known, and continues after an interruption. Repeating a comparison prints the
-    recorded verdict. Several candidates are ranked, with one error rate for all of them. With --live users decide, as
-    their feedback arrives; nothing is run.
+    It stops as soon as the answer is clear. After an interruption, run the same command to continue. Repeating a
+    comparison prints the recorded verdict. Several candidates are ranked under one shared error rate. With --live,
+    nothing is run: users' feedback decides as it arrives.
 
-    Exit code 0 if B is better, or as good as the goal says; 1 if it is worse or falls short; 2 if the tasks do not
-    decide it, or the budget ran out. Of several candidates, 0 if any is better, 1 if none can be. With --live, 2 also
-    while it is not decided: look again as often as you like. With --live-runs, 0 if all of the interval is in favour of
-    B, 1 if all of it is against, else 2.
+    Exits with code 0 if B is better or meets the goal, 1 if it is worse or falls short, and 2 if the tasks are
+    inconclusive or the budget ran out. With several candidates, the code is 0 if any is better and 1 if none can be.
+    With --live, it is also 2 while the result is open: look again as often as you like. With --live-runs, it is 0 if
+    the whole interval favours B, 1 if all of it is against B, and 2 otherwise.
     """
     options.expect_report(work.file)
     how = decision.options()

@@ -52,14 +52,17 @@ class ScoringOptions:
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            "--metric", metavar="METRIC", help="How answers are scored, such as f1; several if repeated. [exact_match]"
+            "--metric",
+            metavar="METRIC",
+            help="How to score answers, such as f1; repeat it to use several metrics. [exact_match]",
         ),
     ] = None
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="How often each task is run.")] = 1
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="How many times to run each task.")] = 1
     max_cost: MaxCost = None
     parallel: Parallel = None
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop a run that takes longer.")
+        float | None,
+        typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop a run that takes longer than this."),
     ] = None
     changes: Changes = None
 
@@ -77,29 +80,31 @@ class KindOptions:
     """What else can be evaluated, and how the report is written."""
 
     suite: Annotated[
-        Path | None, typer.Option("--suite", metavar="FOLDER", help="Score on all datasets of a suite instead.")
+        Path | None, typer.Option("--suite", metavar="FOLDER", help="Score on all datasets in a suite instead.")
     ] = None
     accept: Annotated[
-        bool, typer.Option("--accept", help="Compare later results of the suite with these, even if they are worse.")
+        bool, typer.Option("--accept", help="Compare the suite's later results with these, even if these are worse.")
     ] = False
     front: Annotated[
-        bool, typer.Option("--front", help="Also show which playbooks no other beats by all metrics, cost and speed.")
+        bool,
+        typer.Option("--front", help="Also show the playbooks that no other beats on every metric, cost and speed."),
     ] = False
     across: Annotated[
         str | None,
         typer.Option(
             "--across",
             metavar="TASK",
-            help="Score the playbooks specialised for this kind of task, and their bases, on all corpora. Arguments are"
-            " then some of them (default: all), and CORPUS=DATASET where datasets/CORPUS/TASK is not meant.",
+            help="Score the playbooks specialised for this kind of task, and their bases, on all corpora. Arguments "
+            "then select some of these playbooks (default: all), and CORPUS=DATASET replaces "
+            "datasets/CORPUS/TASK.",
         ),
     ] = None
     format: Annotated[
-        Format | None, typer.Option("--format", metavar="FORMAT", help="Write a report: markdown, csv, html, json.")
+        Format | None, typer.Option("--format", metavar="FORMAT", help="Write a report as markdown, csv, html or json.")
     ] = None
     file: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The file to write, in the format of its ending."),
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; its extension sets the format."),
     ] = None
 
     @property
@@ -137,13 +142,14 @@ def evaluate(
     work: ScoringOptions,
     kind: KindOptions,
 ) -> None:
-    """Score playbooks over tasks. What was scored before is not paid again.
+    """Score playbooks on tasks. Earlier scores are reused at no cost.
 
-    Several playbooks are shown side by side; `compare` decides which is better. After an interruption the same command
-    continues. A suite is a folder with datasets, metrics and baselines; its results are compared with the last ones.
+    Several playbooks are shown side by side; `compare` decides which is better. After an interruption, run the same
+    command to continue. A suite is a folder of datasets, metrics and baselines; its results are compared with the
+    previous ones.
 
-    Exit code 1 if a suite has become worse or misses a threshold, 2 if a playbook could not be scored at all or the
-    budget ran out.
+    Exits with code 1 if a suite's results got worse or missed a threshold, and 2 if a playbook could not be scored at
+    all or the budget ran out.
     """
     form = kind.form
     _expect_fitting(work, kind, on, form)

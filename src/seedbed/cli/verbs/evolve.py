@@ -31,7 +31,7 @@ class HowToSearch:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How answers are scored. Several make a front; the first decides. [exact_match]",
+            help="How to score answers. Several metrics form a front; the first decides. [exact_match]",
         ),
     ] = None
     changes: Changes = None
@@ -44,7 +44,9 @@ class HowToSearch:
     budget: Annotated[
         str,
         typer.Option(
-            "--budget", metavar="LIMIT", help="Never spend more: 400 runs, $2, 10 minutes; several with commas."
+            "--budget",
+            metavar="LIMIT",
+            help="Never spend more than this: 400 runs, $2 or 10 minutes; separate several limits with commas.",
         ),
     ] = "500 runs"
     confirm: Annotated[
@@ -52,18 +54,18 @@ class HowToSearch:
         typer.Option(
             "--confirm",
             metavar="DATASET",
-            help="Other tasks that confirm what was found; none for no confirmation. Default: a quarter of the tasks.",
+            help="Other tasks to confirm the result on, or none to skip this. Default: a quarter of the tasks.",
         ),
     ] = None
     instructions: Annotated[
         Path | None,
         typer.Option(
-            "--instructions", "--bank", metavar="FILE", help="Texts to try: one on each line, or a YAML list."
+            "--instructions", "--bank", metavar="FILE", help="Instructions to try: one per line, or a YAML list."
         ),
     ] = None
-    gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text that is changed.")] = None
+    gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text to change.")] = None
     demos: Annotated[
-        int, typer.Option("--demos", min=0, help="Try each of the instructions also with this many worked examples.")
+        int, typer.Option("--demos", min=0, help="Also try each instruction with this many worked examples.")
     ] = 0
     reflector: Annotated[
         str | None,
@@ -76,7 +78,8 @@ class HowToSearch:
     surrogate: Annotated[
         bool,
         typer.Option(
-            "--surrogate", help="Skip candidates that seem hopeless by the scores of others; one in twenty is tried."
+            "--surrogate",
+            help="Skip candidates that look hopeless given the scores of others; one in twenty is tried anyway.",
         ),
     ] = False
     seed: Seed = 0
@@ -102,10 +105,10 @@ class HowToSearch:
 class Result:
     """What happens to the best candidate."""
 
-    branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the best.")] = None
+    branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the best playbook.")] = None
     report: ReportFile = None
     resume: Annotated[
-        str | None, typer.Option("--resume", metavar="SEARCH", help="Continue a search that was interrupted.")
+        str | None, typer.Option("--resume", metavar="SEARCH", help="Continue an interrupted search.")
     ] = None
 
 
@@ -117,20 +120,20 @@ def evolve(
         str | None,
         typer.Argument(
             metavar="DATASET",
-            help="A file or folder of tasks, or a stored dataset; its splits reflect, select and confirm are used.",
+            help="A file or folder of tasks, or a stored dataset; splits named reflect, select and confirm are used.",
         ),
     ] = None,
     *,
     search: HowToSearch,
     result: Result,
 ) -> None:
-    """Search for a better playbook within a budget, and say how much of the gain other tasks confirm.
+    """Search for a better playbook within a budget, and report how much of the gain other tasks confirm.
 
-    Every candidate is stored as a child of what it grew from. The optimizer may read a third of the tasks, most of them
-    decide, and a quarter is used once at the end. After an interruption run the same command again, or --resume: it
-    continues where it was, and pays nothing twice.
+    Every candidate is stored as a child of the playbook it came from. A quarter of the tasks is used only once, at the
+    end; the optimizer can read a third of the rest, and the others decide. After an interruption, run the same command
+    again or use --resume: the search continues where it stopped and pays for nothing twice.
 
-    Exit code 2 if nothing was better than the start.
+    Exits with code 2 if nothing beat the starting playbook.
     """
     if result.resume is None and (playbook is None or dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or --resume SEARCH", param_hint="PLAYBOOK")

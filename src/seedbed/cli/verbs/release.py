@@ -19,20 +19,22 @@ rollback_app = typer.Typer(add_completion=False)
 def release(
     call: Invocation,
     playbook: PlaybookName,
-    to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The channel to serve it from.")],
+    to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The channel to release it to.")],
     because: Annotated[
         str,
-        typer.Option("--because", metavar="REASON", help="Why: a text, or the digest of an experiment as evidence."),
+        typer.Option(
+            "--because", metavar="REASON", help="The reason: text, or the digest of an experiment as evidence."
+        ),
     ] = "",
     share: CanaryShare = None,
     changes: Changes = None,
 ) -> None:
-    """Put a playbook on a channel, if the channel's gates let it pass.
+    """Release a playbook to a channel, subject to the channel's gates.
 
-    The evidence is the experiment that --because names, or the newest about this playbook and the one served now.
-    With a share, or on a channel with a ramp, it is a canary at first: `channel promote` gives it more.
+    The evidence is the experiment named by --because, or the newest one on this playbook and the one currently served.
+    With a share, or on a channel with a ramp, the playbook starts as a canary; `channel promote` raises its share.
 
-    Exit code 1 with every refusal if the gates refuse.
+    Exits with code 1 if the gates refuse, and lists every refusal.
     """
     with call.open() as space:
         chosen = space.playbooks.get(playbook, options.assignments(changes))
@@ -42,7 +44,7 @@ def release(
 
 @command(rollback_app, dry_run=True)
 def rollback(call: Invocation, channel: ChannelName, because: Because) -> None:
-    """Take the canary of a channel away; without one, return to what it served before. No gate can forbid it."""
+    """Remove a channel's canary or, without one, return to the playbook served before. No gate can block it."""
     with call.open() as space:
         ref = wait_for(space.rollback(channel, because=because))
     show_channel(call, ref, "is back at")

@@ -22,17 +22,19 @@ app = typer.Typer(add_completion=False)
 class RunOptions:
     """How the run is done."""
 
-    seed: Annotated[int | None, typer.Option("--seed", help="Repeat a run: the same seed, the same answer.")] = None
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="The random seed; the same seed gives the same answer.")
+    ] = None
     max_cost: MaxCost = None
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="KEY", help="The user that a channel serves: the same key, the same playbook."),
+        typer.Option("--key", metavar="KEY", help="The user a channel serves; the same key gets the same playbook."),
     ] = None
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Continue a run that was interrupted or failed.")
     ] = None
     stream: Annotated[
-        bool, typer.Option("--stream", help="Show the answer as it arrives; without a terminal, turn by turn.")
+        bool, typer.Option("--stream", help="Show the answer as it arrives, or turn by turn without a terminal.")
     ] = False
     changes: Changes = None
 
@@ -44,13 +46,13 @@ TAKEN = {"--seed": "seed", "--max-cost": "max_cost_usd", "--stream": "on_event",
 def run(
     call: Invocation,
     playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)] = None,
-    inputs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="The inputs of the task.")] = None,
+    inputs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="The task's inputs.")] = None,
     *,
     how: RunOptions,
 ) -> None:
-    """Perform a playbook once and record it; or continue a run, without asking again for the answers it has.
+    """Run a playbook once and record the run, or resume a run without asking again for answers it already has.
 
-    Exit code 2 if the budget ran out before the end.
+    Exits with code 2 if the budget ran out before the run finished.
     """
     if (playbook is None) == (how.resume is None):
         raise typer.BadParameter("expected a playbook or --resume RUN, one of the two", param_hint="PLAYBOOK")

@@ -44,7 +44,7 @@ def list_channels(call: Invocation) -> None:
 
 @command(app)
 def show(call: Invocation, channel: ChannelName) -> None:
-    """Show what a channel serves, its gates, and what a rollback would return to."""
+    """Show what a channel serves, its gates, and what a rollback would restore."""
     with call.open() as space:
         state = space.channels.show(channel)
     pairs = [
@@ -76,9 +76,9 @@ def _rollback(channel: Json) -> str:
 
 @command(app, dry_run=True)
 def promote(call: Invocation, channel: ChannelName, because: Because, share: CanaryShare = None) -> None:
-    """Give the canary of a channel its next share; after the last one the channel serves it to all users.
+    """Raise a channel's canary to its next share; after the last one, the channel serves it to all users.
 
-    Exit code 1 if it may not be promoted yet.
+    Exits with code 1 if it cannot be promoted yet.
     """
     with call.open() as space:
         ref = wait_for(space.channels.promote(channel, because=because, share=share))
@@ -97,15 +97,15 @@ def _moving(name: str, move: Callable[..., Any], verb: str, summary: str) -> Non
     command(app, name, dry_run=True)(moved)
 
 
-_moving("freeze", Channels.freeze, "stays at", "Stop every move of a channel except a rollback: the emergency stop.")
-_moving("unfreeze", Channels.unfreeze, "may move again from", "Let a frozen channel move again.")
+_moving("freeze", Channels.freeze, "stays at", "Block every change to a channel except a rollback: the emergency stop.")
+_moving("unfreeze", Channels.unfreeze, "may move again from", "Allow changes to a frozen channel again.")
 
 
 @command(app)
 def assign(
     call: Invocation,
     channel: ChannelName,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Who would be served, such as a user's name.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The user's key, such as a user name.")],
 ) -> None:
     """Show which playbook a user gets on a channel. Nothing is recorded.
 
@@ -129,9 +129,9 @@ def assign(
 def log(
     call: Invocation,
     channel: ChannelName,
-    markdown: Annotated[bool, typer.Option("--markdown", help="A table to paste into a merge request.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a table to paste into a merge request.")] = False,
 ) -> None:
-    """Show every move of a channel, newest first."""
+    """Show every change to a channel, newest first."""
     with call.open() as space:
         name, moves = space.playbooks.moves(f"channels/{channel}")
     if call.as_json or not markdown:
@@ -161,14 +161,16 @@ def drill(
     call: Invocation,
     channel: ChannelName,
     dataset: DatasetName,
-    units: Annotated[int, typer.Option("--units", min=1, help="How many users to simulate, each with its key.")] = 100,
+    units: Annotated[
+        int, typer.Option("--units", min=1, help="How many users to simulate, each with their own key.")
+    ] = 100,
     first: Annotated[int, typer.Option("--first", min=1, help="The number of the first user.")] = 1,
     metric: MetricName = "exact_match",
 ) -> None:
-    """Send tasks to a channel as if users asked, and rate the answers, to try its ramp and its guards.
+    """Send tasks to a channel as users would, and rate the answers, to test its ramp and guards.
 
-    Each user gets what the channel serves their key, and everything is recorded as with real users: do not use it on a
-    channel that has some. When all tasks were sent they start again.
+    Each user gets what the channel serves for their key, and everything is recorded as for real users: do not use it on
+    a channel that has real users. After the last task, it starts again with the first.
     """
     with call.open() as space, progress.counting("users") as watch:
         result = wait_for(

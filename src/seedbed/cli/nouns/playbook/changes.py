@@ -16,7 +16,7 @@ from seedbed.workspace.playbooks import RESOLVERS
 
 app = typer.Typer()
 
-BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="Its name, such as careful.")]
+BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch's name, such as careful.")]
 STYLES = {"active": "green", "merged": "blue", "archived": "dim", "failed": "red"}
 BRANCHES = (
     Column("branch", lambda each: line((each["branch"], "bold"))),
@@ -46,10 +46,10 @@ def keep(
     playbook: PlaybookName,
     because: Because,
     parents: Annotated[
-        list[str] | None, typer.Option("--parent", metavar="PLAYBOOK", help="What it grew from; may be repeated.")
+        list[str] | None, typer.Option("--parent", metavar="PLAYBOOK", help="A playbook it came from; can be repeated.")
     ] = None,
 ) -> None:
-    """Store a playbook with where it came from."""
+    """Store a playbook and record where it came from."""
     with call.open() as space:
         digest = space.playbooks.keep(playbook, because=because, parents=parents or ())
     call.done({"playbook": digest}, f"stored {short(digest)}")
@@ -63,7 +63,7 @@ def derive(
     changes: Changes = None,
     branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the child.")] = None,
 ) -> None:
-    """Store a child that differs from a playbook in some genes."""
+    """Store a child of a playbook with some genes changed."""
     values = options.assignments(changes)
     if not values:
         raise typer.BadParameter("expected at least one PATH=VALUE", param_hint="--set")
@@ -77,22 +77,24 @@ def derive(
 @command(app, dry_run=True)
 def merge(
     call: Invocation,
-    ours: Annotated[str, typer.Argument(metavar="OURS", help="A branch, which moves to the result, or a playbook.")],
-    theirs: Annotated[str, typer.Argument(metavar="THEIRS", help="A branch, which ends as merged, or a playbook.")],
+    ours: Annotated[str, typer.Argument(metavar="OURS", help="A playbook, or a branch that then moves to the result.")],
+    theirs: Annotated[
+        str, typer.Argument(metavar="THEIRS", help="A playbook, or a branch that is then closed as merged.")
+    ],
     because: Because,
     resolve: Annotated[
         list[str] | None,
         typer.Option(
-            "--resolve", metavar="HOW", help="ours, theirs or mean; may be repeated, the first that can decides."
+            "--resolve", metavar="HOW", help="ours, theirs or mean; if repeated, the first that applies decides."
         ),
     ] = None,
     changes: Changes = None,
 ) -> None:
-    """Join two playbooks over their common ancestor. What both changed differently must be settled.
+    """Merge two playbooks over their common ancestor. Clashing changes must be settled.
 
-    Values given with --set settle their clash first.
+    Values given with --set settle their clashes first.
 
-    Exit code 1 with every clash that nothing settles.
+    Exits with code 1 if any clash is not settled, and lists them all.
     """
     for name in resolve or ():
         if name not in RESOLVERS:
@@ -111,7 +113,7 @@ def merge(
 @command(app, dry_run=True)
 def name(
     call: Invocation,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A branch, or any other ref such as candidates/best.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A branch, or any other ref, such as candidates/best.")],
     playbook: PlaybookName,
     because: Because,
 ) -> None:
@@ -138,9 +140,9 @@ def version(
 @command(app, dry_run=True)
 def branch(
     call: Invocation,
-    name: Annotated[str, typer.Argument(metavar="BRANCH", help="The new branch. Default: list all.")] = "list",
-    start: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="Where it starts.")] = None,
-    because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = None,
+    name: Annotated[str, typer.Argument(metavar="BRANCH", help="The new branch. Default: list all branches.")] = "list",
+    start: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help="The playbook it starts at.")] = None,
+    because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="The reason to record.")] = None,
 ) -> None:
     """Start a branch at a playbook, or list all branches with their states."""
     if start is None:
@@ -174,7 +176,7 @@ def archive(
     because: Because,
     failed: Annotated[bool, typer.Option("--failed", help="Record that it failed.")] = False,
 ) -> None:
-    """End a branch. Its name is free again and its history stays."""
+    """Archive a branch. Its name becomes available again and its history is kept."""
     with call.open() as space:
         state = space.playbooks.archive(branch, because=because, failed=failed)
     call.done({"branch": branch, "state": state}, f"{state} branch {branch}")
@@ -184,9 +186,9 @@ def archive(
 def tag(
     call: Invocation,
     playbook: PlaybookName,
-    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A word to find it by.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A tag to find it by.")] = None,
 ) -> None:
-    """Attach words to a playbook, or show those it has."""
+    """Attach tags to a playbook, or show the tags it has."""
     with call.open() as space:
         digest, tags = space.playbooks.tag(playbook, *(words or ()))
     text = f"{short(digest)}: {', '.join(tags) or 'no tags'}"

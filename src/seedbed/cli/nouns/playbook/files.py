@@ -25,11 +25,11 @@ app = typer.Typer()
 
 @command(app, workspace=False)
 def check(
-    call: Invocation, files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks as YAML or JSON.")]
+    call: Invocation, files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks in YAML or JSON.")]
 ) -> None:
-    """Find everything that is wrong with playbook files. No workspace is needed.
+    """Report everything that is wrong with playbook files. Needs no workspace.
 
-    Exit code 1 if anything is wrong.
+    Exits with code 1 if anything is wrong.
     """
     checked: list[Json] = []
     parts: list[RenderableType] = []
@@ -58,17 +58,17 @@ VALUES = (
 @command(app, workspace=False)
 def explain(
     call: Invocation,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A playbook as YAML or JSON.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A playbook in YAML or JSON.")],
     changes: Changes = None,
 ) -> None:
-    """Show each value of a playbook file with the file and line it came from. No workspace is needed."""
+    """Show each value in a playbook file with the file and line it came from. Needs no workspace."""
     digest, values = playbooks.explain(file, options.assignments(changes))
     call.show({"playbook": digest, "values": values}, output.listing(VALUES, values))
 
 
 @command(app, workspace=False)
 def schema(call: Invocation) -> None:
-    """Print the JSON Schema of a playbook file, for editors. It is always JSON."""
+    """Print the JSON Schema for playbook files, for use in editors. The output is always JSON."""
     output.show(Playbook.file_schema(), True)
 
 
@@ -77,9 +77,9 @@ def import_file(
     call: Invocation,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A strategy, a mode or a prompt profile.")],
 ) -> None:
-    """Store a playbook that was written for another tool, with its names, its history and its limits.
+    """Store a playbook written for another tool, with its names, history and limits.
 
-    Its protection, if it has any, belongs under a channel in seedbed.yaml.
+    Any protection it has belongs under a channel in seedbed.yaml.
     """
     foreign = playbooks.read_foreign(file)
     with call.open() as space:
@@ -110,11 +110,11 @@ def export(
     call: Invocation,
     playbook: PlaybookName,
     to: Annotated[
-        str, typer.Option("--format", help="yaml or json for seedbed's own; strategy, mode or profile for others.")
+        str, typer.Option("--format", help="yaml or json for seedbed; strategy, mode or profile for other tools.")
     ] = "yaml",
     file: OutputFile = None,
 ) -> None:
-    """Write a playbook for another tool, or as a file of seedbed's own."""
+    """Export a playbook for another tool, or in seedbed's own format."""
     if to not in playbooks.FORMATS:
         known = ", ".join(playbooks.FORMATS)
         raise typer.BadParameter(f"found {to!r}; expected one of: {known}", param_hint="--format")

@@ -24,7 +24,8 @@ from seedbed.workspace import Workspace
 app = typer.Typer(no_args_is_help=True)
 
 After = Annotated[
-    int | None, typer.Option("--after", min=0, max=2**63 - 1, help="Continue after this number, from the page before.")
+    int | None,
+    typer.Option("--after", min=0, max=2**63 - 1, help="Continue after this number, taken from the previous page."),
 ]
 
 
@@ -39,12 +40,14 @@ def list_playbooks(call: Invocation, limit: RowLimit = 20, after: After = None) 
 class PlaybookQuery:
     """What a playbook is searched by; all conditions must hold."""
 
-    text: Annotated[str | None, typer.Option("--text", help="Words that its texts contain.")] = None
-    gene: Annotated[str | None, typer.Option("--gene", metavar="PATH=VALUE", help="A number or a choice.")] = None
-    tag: Annotated[str | None, typer.Option("--tag", help="A word attached to it.")] = None
+    text: Annotated[str | None, typer.Option("--text", help="Words that its text contains.")] = None
+    gene: Annotated[
+        str | None, typer.Option("--gene", metavar="PATH=VALUE", help="The value of a gene: a number or a choice.")
+    ] = None
+    tag: Annotated[str | None, typer.Option("--tag", help="A tag it has.")] = None
     by: Annotated[str | None, typer.Option("--by", help="Who stored it.")] = None
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Stored at that time or later.")] = None
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stored before that time.")] = None
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Stored at this time or later.")] = None
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stored before this time.")] = None
 
 
 @command(app)
@@ -68,7 +71,7 @@ def _show_page(call: Invocation, space: Workspace, page: Page) -> None:
 
 @command(app)
 def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> None:
-    """Show what a playbook says and what is known about it. A file needs no workspace."""
+    """Show a playbook and what is on record about it. A file needs no workspace."""
     with call.open_for_files(playbook) as space:
         chosen = space.resources.playbook(playbook, options.assignments(changes))
         about = space.playbooks.about(chosen)
@@ -93,9 +96,9 @@ def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> N
 def diff(
     call: Invocation,
     before: Annotated[str, typer.Argument(metavar="A", help=PLAYBOOK)],
-    after: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The playbook to compare it with.")],
 ) -> None:
-    """Show what differs between two playbooks: numbers from and to, texts word by word. Files need no workspace."""
+    """Show the differences between two playbooks: numbers old and new, text word by word. Files need no workspace."""
     with call.open_for_files(before, after) as space:
         one, other = space.playbooks.get(before), space.playbooks.get(after)
         changes = space.playbooks.diff(one, other)
@@ -111,9 +114,9 @@ def diff(
 def log(
     call: Invocation,
     playbook: PlaybookName,
-    moves: Annotated[bool, typer.Option("--moves", help="Show how the ref itself moved.")] = False,
+    moves: Annotated[bool, typer.Option("--moves", help="Show how the ref itself has moved.")] = False,
 ) -> None:
-    """Show what a playbook grew from, newest first; with --moves, where a ref pointed."""
+    """Show a playbook's ancestors, newest first; with --moves, where a ref has pointed."""
     with call.open() as space:
         if moves:
             lineage.show_moves(call, *space.playbooks.moves(playbook))
@@ -127,12 +130,14 @@ def log(
 def tree(
     call: Invocation,
     playbook: Annotated[
-        str | None, typer.Argument(metavar="PLAYBOOK", help="Show its family. Default: all playbooks with a name.")
+        str | None, typer.Argument(metavar="PLAYBOOK", help="Show its family. Default: all named playbooks.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many children of each at most.")] = 12,
-    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many generations at most.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Show at most this many children of each playbook.")
+    ] = 12,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="Show at most this many generations.")] = 20,
 ) -> None:
-    """Show the lineage: which playbook grew from which, with names and scores."""
+    """Show the lineage: which playbook came from which, with names and scores."""
     with call.open() as space:
         roots = space.playbooks.tree(playbook, limit=limit, depth=depth)
     call.show({"roots": roots}, *map(lineage.view, roots))

@@ -27,7 +27,7 @@ from seedbed.workspace.resources import is_playbook_file
 app = typer.Typer()
 
 SpecialisedName = Annotated[
-    str, typer.Argument(metavar="NAME", help="A corpus and a kind of task: law/qa, or corpora/law/qa.")
+    str, typer.Argument(metavar="NAME", help="A corpus and a kind of task: law/qa or corpora/law/qa.")
 ]
 
 
@@ -43,13 +43,15 @@ COLUMNS = (
 @command(app, dry_run=True)
 def specialise(
     call: Invocation,
-    base: Annotated[str, typer.Argument(metavar="BASE", help="What it inherits: a branch, a channel, another ref.")],
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="What it inherits from: a branch, a channel or another ref.")
+    ],
     name: Annotated[str, typer.Argument(metavar="CORPUS/TASK", help="What it is for, such as law/qa.")],
     because: Because,
 ) -> None:
-    """Start a playbook for one corpus and one kind of task at its base.
+    """Start a playbook for one corpus and one kind of task from a base.
 
-    It is the ref corpora/CORPUS/TASK, and changes on its own from there. One that exists stays as it is.
+    It becomes the ref corpora/CORPUS/TASK and changes independently from there. An existing one is left unchanged.
     """
     if is_playbook_file(base):
         remedy = f"Run: seedbed playbook name main {base} --because REASON"
@@ -63,26 +65,26 @@ def specialise(
 def rebase(
     call: Invocation,
     name: SpecialisedName,
-    because: Annotated[str, typer.Option("--because", metavar="REASON", help="Why; it is recorded.")] = "",
+    because: Annotated[str, typer.Option("--because", metavar="REASON", help="The reason to record.")] = "",
     take: Annotated[
         list[str] | None,
         typer.Option(
             "--take",
             metavar="WHAT",
-            help="Settle clashes: ours (the specialised side), theirs (the base) or mean for all, PATH=ours,"
-            " PATH=theirs, PATH=mean or PATH=VALUE for one. May be repeated; one with a path decides first.",
+            help="Settle clashes: ours (the specialised side), theirs (the base) or mean for all; PATH=ours, "
+            "PATH=theirs, PATH=mean or PATH=VALUE for one. Can be repeated; those with a path take precedence.",
         ),
     ] = None,
     onto: Annotated[
-        str | None, typer.Option("--onto", metavar="BASE", help="Another base, to inherit from now on.")
+        str | None, typer.Option("--onto", metavar="BASE", help="A different base to inherit from in future.")
     ] = None,
 ) -> None:
-    """Merge the current base into a specialised playbook: a three-way merge.
+    """Merge the current base into a specialised playbook, using a three-way merge.
 
-    What one side changed is taken; what both changed differently is a clash, and must be settled with --take. Of rules,
-    thresholds and locks the stricter of both sides stays.
+    Changes made on one side are taken; values that both sides changed differently clash and must be settled with
+    --take. For rules, thresholds and locks, the stricter side wins.
 
-    Exit code 1 if something clashes; then nothing has moved.
+    Exits with code 1 if anything clashes, in which case nothing has moved.
     """
     resolvers, by_path = _resolvers(take or ())
     clashes: list[Clash] = []
@@ -109,7 +111,7 @@ def rebase(
 
 @command(app, dry_run=True)
 def base(call: Invocation, name: SpecialisedName, because: Because) -> None:
-    """Return a specialised playbook to its base. Its history stays: playbook log --moves."""
+    """Return a specialised playbook to its base. `playbook log --moves` still shows its history."""
     with call.open() as space:
         result = space.playbooks.back_to_base(name, because=because)
     after, before = result.after, result.before
@@ -124,9 +126,9 @@ def base(call: Invocation, name: SpecialisedName, because: Because) -> None:
 @command(app, "specialised")
 def list_specialised(
     call: Invocation,
-    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only for this kind of task, such as qa.")] = None,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only this kind of task, such as qa.")] = None,
 ) -> None:
-    """List the specialised playbooks: how far each is from what it inherits, and whether its base has moved."""
+    """List specialised playbooks, how far each differs from what it inherits, and whether its base has moved."""
     with call.open() as space:
         playbooks = [{**_document(each), **distances} for each, distances in space.playbooks.specialised(task)]
     call.list("specialised", playbooks, COLUMNS, "No specialised playbooks yet.")

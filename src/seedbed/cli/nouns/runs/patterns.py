@@ -27,10 +27,10 @@ def patterns(
     call: Invocation,
     playbook: Annotated[
         str | None,
-        typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel. Default: runs of all."),
+        typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel. Default: all playbooks."),
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} is the feedback of users.")
+        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} means users' feedback.")
     ] = "exact_match",
     on: Annotated[
         str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
@@ -38,16 +38,18 @@ def patterns(
     alpha: AlphaRate = 0.05,
     suggest: Annotated[
         Path | None,
-        typer.Option("--suggest", metavar="FILE", help="Write the next hypothesis there, as an experiment to edit."),
+        typer.Option(
+            "--suggest", metavar="FILE", help="Write the next hypothesis to this file, as an experiment to edit."
+        ),
     ] = None,
-    finding: Annotated[int, typer.Option("--finding", min=1, help="With --suggest: from which finding.")] = 1,
+    finding: Annotated[int, typer.Option("--finding", min=1, help="With --suggest: the finding to use.")] = 1,
 ) -> None:
-    """Find what distinguishes good runs from bad: words of inputs, tags, models, tool errors, lengths, steps, costs.
+    """Find what distinguishes good runs from bad: input words, tags, models, tool errors, lengths, steps or costs.
 
-    It reads recorded runs and runs nothing. One half of the tasks suggests patterns; shown are those that hold in the
-    other half as well. Tasks of one source are never on both sides. A run that failed has the worst score.
+    It reads recorded runs and runs nothing. Half of the tasks suggest patterns; those that also hold in the other half
+    are shown. Tasks from the same source never appear in both halves. A failed run gets the worst score.
 
-    Exit code 0 if a pattern holds, 2 if none does.
+    Exits with code 0 if a pattern holds and 2 if none does.
     """
     suggestion = None
     with call.open() as space:

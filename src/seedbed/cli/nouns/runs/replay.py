@@ -24,21 +24,21 @@ STYLES = {"exact": "green", "substituted": "yellow", "live": "cyan", "missed": "
 @command(app)
 def replay(
     call: Invocation,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or how its id starts.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The id, or its first characters.")],
     playbook: Annotated[
         str | None,
-        typer.Option("--playbook", metavar="PLAYBOOK", help="Perform this one. Default: the playbook of the run."),
+        typer.Option("--playbook", metavar="PLAYBOOK", help="The playbook to use. Default: the run's own."),
     ] = None,
     mode: Annotated[
-        str, typer.Option("--mode", metavar="MODE", help="strict, lenient, or fork:K, live from step K.")
+        str, typer.Option("--mode", metavar="MODE", help="strict, lenient, or fork:K (live from step K).")
     ] = "strict",
 ) -> None:
-    """Perform a recorded run again on its recorded answers, and show both side by side. Nothing in the world changes.
+    """Replay a recorded run on its recorded answers, and show both side by side. The outside world is not changed.
 
-    Each step is exact (as recorded), substituted (by the nearest recording), live (asked today) or missed (cannot be
-    answered). A replay that was made before is shown again.
+    Each step is exact (as recorded), substituted (from the nearest recording), live (sent to the model now) or missed
+    (cannot be answered). If the same replay was made before, it is shown again.
 
-    Exit code 1 if a step is missed.
+    Exits with code 1 if a step is missed.
     """
     with call.open() as space:
         then = space.runs.get(run)

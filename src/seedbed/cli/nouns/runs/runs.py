@@ -24,7 +24,7 @@ from seedbed.workspace.runs import own_inputs
 app = typer.Typer(no_args_is_help=True)
 
 
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="Its id, or how its id starts.")]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id, or its first characters.")]
 COLUMNS = (
     Column("run", lambda each: line("↳ " * bool(each["parent"]), (each["run"][:10], "yellow"))),
     Column("playbook", lambda each: short(each["playbook"]), drop=3),
@@ -46,7 +46,7 @@ def list_runs(
     ] = None,
     children: Annotated[bool, typer.Option("--children", help="Include runs that other runs opened.")] = False,
 ) -> None:
-    """List the newest runs. The cost of a run includes the runs it opened."""
+    """List the newest runs. A run's cost includes the runs it opened."""
     with call.open() as space:
         recent = space.runs.recent(limit, playbook, children=children)
     runs = [
@@ -95,12 +95,12 @@ def show(call: Invocation, run: RunId) -> None:
 def follow(
     call: Invocation,
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Its id, or how its id starts. Default: all runs.")
+        str | None, typer.Argument(metavar="RUN", help="The id, or its first characters. Default: all runs.")
     ] = None,
 ) -> None:
-    """Follow runs as they happen, including those of other processes: a line for each start, turn, tool call and end.
+    """Follow runs as they happen, in any process: one line for each start, turn, tool call and end.
 
-    A named run is followed from its start until it ends, all runs until Ctrl-C. With --json each line is a document.
+    A single run is followed from start to end, and all runs until Ctrl-C. With --json, each line is a document.
     """
     with call.open() as space, suppress(KeyboardInterrupt):
         facts = space.runs.follow(run)
@@ -120,9 +120,9 @@ def export(
     to: Annotated[str, typer.Option("--format", help="markdown, html, json or pdf.")] = "markdown",
     file: OutputFile = None,
 ) -> None:
-    """Write a run to a file: every turn, the outcome, the cost by model, and how models were chosen.
+    """Export a run: every turn, the outcome, the cost by model, and how models were chosen.
 
-    A PDF needs a file. Characters that its fonts do not have are printed as their numbers, and named.
+    A PDF needs --output. Characters missing from its fonts are printed as their numbers, and listed.
     """
     writers = {"json": to_json, "markdown": to_markdown, "html": to_html}
     if to not in (*writers, "pdf"):

@@ -24,33 +24,34 @@ LOOKS = {"promising": "bold green", "unpromising": "bold red", "unclear": "bold 
 @command(app)
 def screen(
     call: Invocation,
-    point: Annotated[str, typer.Argument(metavar="POINT", help="The decision, by the name it is recorded under.")],
+    point: Annotated[str, typer.Argument(metavar="POINT", help="The name under which the decision is recorded.")],
     policy: Annotated[
         str,
         typer.Option(
             "--policy",
             metavar="POLICY",
-            help="What the candidate would do: a file.json with the chance of each action, a file.jsonl with those of "
-            "each run or inputs, or module:function.",
+            help="What the candidate would do: a .json file with the probability of each action, a .jsonl file with "
+            "those for each run or set of inputs, or module:function.",
         ),
     ],
     playbook: Annotated[
         str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this playbook.")
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} is the feedback of users.")
+        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} means users' feedback.")
     ] = "exact_match",
     on: Annotated[
         str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only runs since then.")] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only runs since this date.")] = None,
 ) -> None:
     """Estimate what another policy would have scored at a decision that past runs made at random.
 
-    It reads recorded runs and runs nothing. It says what to try next and promotes nothing. Where the log cannot support
-    an estimate there is none, and the reasons are shown. A changed prompt or model is not such a policy: replay it.
+    It reads recorded runs and runs nothing; it suggests what to try next and promotes nothing. If the log cannot
+    support an estimate, the reasons are shown instead. A changed prompt or model is not a policy in this sense: replay
+    it.
 
-    Exit code 0 if there is an estimate, 2 if the log cannot support one.
+    Exits with code 0 if there is an estimate and 2 if the log cannot support one.
     """
     after = options.moment(since, "--since")
     with call.open() as space:
