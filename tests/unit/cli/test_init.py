@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from command_line import Seedbed, keeps_promise
@@ -14,7 +13,7 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 
-FILES = [".gitignore", "instructions.txt", "messages.jsonl", "seedbed.yaml", "sorter.yaml"]
+FILES = [".gitignore", "instructions.txt", "messages.jsonl", "seedbed.schema.json", "seedbed.yaml", "sorter.yaml"]
 
 
 def names(folder: Path) -> list[str]:
@@ -38,7 +37,7 @@ def test_editors_find_the_schema_of_the_workspace_file(tmp_path: Path, seedbed: 
     first = (tmp_path / "seedbed.yaml").read_text().splitlines()[0]
     name, _, address = first.partition("=")
     assert name == "# yaml-language-server: $schema"
-    assert json.loads(Path(urlsplit(address).path).read_text())["properties"]["channels"]
+    assert json.loads((tmp_path / address).read_text())["properties"]["channels"]
 
 
 def test_json_has_what_it_promises(seedbed: Seedbed) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -17,18 +16,16 @@ from seedbed.workspace.resources import FILE
 
 app = typer.Typer(add_completion=False)
 
-SCHEMA_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE.as_uri()}\n"
-"""Tells editors where the schema is, so that they complete and check the workspace file."""
-
 IGNORED = ".gitignore"
 STARTER = {
-    FILE: FILE,
-    "sorter.yaml": "sorter.yaml",
-    "messages.jsonl": "messages.jsonl",
-    "instructions.txt": "instructions.txt",
-    IGNORED: "gitignore",
+    FILE: "starter/seedbed.yaml",
+    SCHEMA_FILE.name: str(SCHEMA_FILE),
+    "sorter.yaml": "starter/sorter.yaml",
+    "messages.jsonl": "starter/messages.jsonl",
+    "instructions.txt": "starter/instructions.txt",
+    IGNORED: "starter/gitignore",
 }
-"""The files of a first workspace, and what each is called in this package."""
+"""The files of a first workspace, and where each is in this package. Editors check the first with the second."""
 
 MESSAGE = "text=My parcel arrived crushed and the lamp is broken."
 NEXT = (
@@ -80,9 +77,8 @@ def write_starter(folder: Path, *, dry_run: bool = False) -> list[str]:
     if not dry_run:
         folder.mkdir(parents=True, exist_ok=True)
         for name in names:
-            text = (files("seedbed.cli.start") / "starter" / STARTER[name]).read_text(encoding="utf-8")
-            head = SCHEMA_LINE if name == FILE else ""
-            (folder / name).write_text(f"{head}{text}", encoding="utf-8")
+            text = Path(__file__).parent.joinpath(STARTER[name]).read_text(encoding="utf-8")
+            (folder / name).write_text(text, encoding="utf-8")
     return names
 
 
