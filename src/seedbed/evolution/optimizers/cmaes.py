@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import cmaes
 import numpy as np
 
 from seedbed.errors import PlaybookError, Problem
@@ -267,6 +266,8 @@ class _Distribution:
     """The distribution of the next generation: CMA for numbers alone, CatCMAwM otherwise."""
 
     def __init__(self, space: _Space, centre: Values, step: float, size: int, seed: int, *, first: bool) -> None:
+        import cmaes  # it loads scipy.stats, for which no other search should wait
+
         self.size = size
         self._mixed = bool(space.whole or space.choices)
         self._gaussian = bool(space.numbers or space.whole)
