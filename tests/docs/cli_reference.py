@@ -101,7 +101,7 @@ def called(parameter: Any) -> str:
 
 
 def meaning(parameter: Any) -> str:
-    silent = parameter.default in (None, Path(), "list") or parameter.default is False
+    silent = parameter.default in (None, "", Path(), "list") or parameter.default is False
     return (parameter.help or "") + ("" if silent else f" Default: `{parameter.default}`.")
 
 
