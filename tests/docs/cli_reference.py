@@ -37,7 +37,7 @@ digest or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a br
 | `--json` | Print one JSON document with [stable keys](json.md). Errors are JSON too, on the error stream. |
 | `--dry-run` | Show what would happen without changing anything. Available on every command that changes something. |
 | `--workspace FILE`, `-w` | The workspace file. Default: `seedbed.yaml` in this folder or a parent folder. |
-| `NO_COLOR` | If set, output is not coloured; piped output never is. Changed words: `[-old-]`, `{{+new+}}`. |
+| `NO_COLOR` | If set, disables colour, as a pipe does. Changed words are then marked `[-old-]` and `{{+new+}}`. |
 | `SEEDBED_…` | Override a setting, as `SEEDBED_STORE` does: see [Workspace and settings](workspace.md). |
 | `SEEDBED_DEBUG` | If set, a bug in seedbed prints its traceback. Otherwise no tracebacks are shown. |
 
@@ -101,7 +101,7 @@ def called(parameter: Any) -> str:
 
 
 def meaning(parameter: Any) -> str:
-    silent = parameter.default in (None, Path(), "list") or parameter.default is False
+    silent = parameter.default in (None, "", Path(), "list") or parameter.default is False
     return (parameter.help or "") + ("" if silent else f" Default: `{parameter.default}`.")
 
 

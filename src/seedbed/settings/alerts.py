@@ -24,7 +24,7 @@ from seedbed.settings.section import Expected, Missing, Section, refusal, requir
 from seedbed.settings.values import Secret, SecretReference, Words
 
 Severity: TypeAlias = Literal["info", "warning", "critical"]
-"""From news that can wait until tomorrow to a reason to wake somebody."""
+"""From news that can wait until tomorrow to a reason to wake someone."""
 
 A_URL = "a URL such as https://HOST/PATH"
 A_SERVER = "smtp://HOST:PORT or smtps://HOST:PORT"
@@ -67,7 +67,7 @@ _Address: TypeAlias = Annotated[str, AfterValidator(require(_ADDRESS.fullmatch))
 
 
 class WebhookSettings(Section):
-    """JSON to a URL, signed with a secret."""
+    """JSON posted to a URL, signed with a secret."""
 
     example = "{url: URL, secret: {env: NAME}}"
 
@@ -76,7 +76,7 @@ class WebhookSettings(Section):
 
 
 class SlackSettings(Section):
-    """A message to an incoming webhook of Slack. Anybody who knows its URL can post there."""
+    """A message to a Slack incoming webhook. Anyone who knows its URL can post there."""
 
     example = "{url: {env: NAME}}"
 
@@ -84,7 +84,7 @@ class SlackSettings(Section):
 
 
 class PagerDutySettings(Section):
-    """An event for PagerDuty's Events API v2."""
+    """An event sent to PagerDuty's Events API v2."""
 
     example = "{url: URL, key: {env: NAME}}"
 
@@ -93,7 +93,7 @@ class PagerDutySettings(Section):
 
 
 class EmailSettings(Section):
-    """An email to some people."""
+    """An email to one or more addresses."""
 
     example = "{to: [ADDRESS], from: ADDRESS, server: smtp://HOST:PORT}"
 
@@ -136,7 +136,7 @@ SENDERS = ("webhook", "slack", "pagerduty", "email", "log")
 
 
 class AlertSettings(Section):
-    """One way to notify people: how it is sent, from which severity on, and its name in the history."""
+    """One way to send alerts: how to send them, the lowest severity to send, and its name in the history."""
 
     example = "{log: alerts.jsonl, at_least: warning}"
 
@@ -145,7 +145,7 @@ class AlertSettings(Section):
     pagerduty: PagerDutySettings | None = None
     email: EmailSettings | None = None
     log: _LogFile = None
-    """The file that it is written to; empty for the error stream."""
+    """The file to write to; empty for the error stream."""
     at_least: Annotated[Severity, Expected(f"one of: {', '.join(get_args(Severity))}")] = "info"
     given_name: (
         Annotated[

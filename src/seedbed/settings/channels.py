@@ -25,7 +25,7 @@ BudgetControl: TypeAlias = Literal["lord", "e-lond"]
 
 
 class ErrorBudgetSettings(Section):
-    """The false discovery rate of a channel, and the method that controls it. A number alone is the rate."""
+    """A channel's false discovery rate, and the method that controls it. A plain number is the rate."""
 
     short_form: ClassVar[Mapping[str, Any]] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5}
 
@@ -45,14 +45,14 @@ class ErrorBudgetSettings(Section):
 # Guards
 
 RUN_METRICS = ("error_rate", "violation_rate", "latency_seconds", "cost_usd")
-"""Metrics that seedbed measures for every run; lower is better. All others come from feedback of that name."""
+"""Metrics that seedbed measures for every run; lower is better. All others come from feedback with that name."""
 _UNBOUNDED = ("latency_seconds", "cost_usd")
 _A_GUARD = "a change such as -0.05 (for what should be high) or +0.02 (for what should be low)"
 _BOUNDED = "{by: +1, most: 20}: more than the most counts as the most"
 
 
 class GuardSettings(Section):
-    """The largest change for the worse that is allowed. A value above `most` counts as the most."""
+    """The largest change for the worse that is allowed. Values above `most` count as `most`."""
 
     short_form: ClassVar[Mapping[str, Any]] = {"type": "number"}
 
@@ -109,7 +109,7 @@ _Guards = Annotated[dict[str, GuardSettings], BeforeValidator(_read_guards)]
 
 
 class CanarySettings(Section):
-    """The steps in which a candidate reaches everybody, and the guards that watch it meanwhile."""
+    """The steps by which a candidate reaches all users, and the guards that watch it on the way."""
 
     example = "{shares: [5%, 25%, 100%]}"
 
@@ -140,7 +140,7 @@ def _default_gates() -> list[GateSettings]:
 
 
 class ChannelSettings(Section):
-    """What a candidate must pass to reach a channel, who reviews it, and how it reaches everybody."""
+    """What a candidate must pass to reach a channel, who reviews it, and how it reaches all users."""
 
     example = "{require: [better, held_out, rules_kept]}"
 
@@ -148,7 +148,7 @@ class ChannelSettings(Section):
     error_budget: ErrorBudgetSettings = Field(default_factory=ErrorBudgetSettings)
     canary: CanarySettings = Field(default_factory=CanarySettings)
     reviewers: Reviewers | None = None
-    """Default: those of the workspace."""
+    """Default: the reviewers of the workspace."""
 
     @field_validator("require")
     @classmethod

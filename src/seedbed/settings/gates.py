@@ -60,7 +60,7 @@ class BetterOptions(Section):
 
 
 class NotWorseOptions(Section):
-    """`metrics` with one `margin` for all, or a mapping with one for each."""
+    """A list of `metrics` with one `margin` for all, or a mapping of metrics to margins."""
 
     example = "{metrics: [safety, cost_usd], margin: 0.01}"
 

@@ -15,7 +15,7 @@ DebatePart: TypeAlias = Literal["conflict_found", "conflict_resolved", "synthesi
 
 _SHARED = ("judge", "model", "max_tokens", "cut_at")
 _OWN: dict[str, tuple[str, ...]] = {"rubric": ("rubric", "scale"), "reference": (), "debate_quality": ("part",)}
-"""The keys that only one kind of judge has."""
+"""The keys specific to each kind of judge."""
 
 
 def _as_list(value: object) -> object:
@@ -39,7 +39,7 @@ _Scale = Annotated[
 
 
 class JudgeSettings(Section):
-    """A judge, the model it asks, and the keys that its kind has."""
+    """A judge, the model it asks, and the keys for its kind."""
 
     example = '{judge: rubric, model: strong, rubric: "Does it answer the question?"}'
 

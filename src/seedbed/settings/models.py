@@ -29,11 +29,11 @@ _Skill = Annotated[float, Field(ge=0, le=1)]
 class Card(Section):
     """A model: how to build it, what it can do, what it costs, and its limits.
 
-    `then` names its fallbacks, in order. The two prices are for prompt and completion tokens; without them, prices are
-    looked up. An answer may take `timeout_seconds` in all. A call that takes longer than a share `hedge` of the latest
-    answers is sent a second time, which costs. `skill` is how good the model is at a type of task, from 0 to 1.
+    `then` names its fallbacks, in order. The two prices are for prompt and completion tokens; if absent, prices are
+    looked up. An answer can take up to `timeout_seconds` in total. A call that takes longer than the share `hedge` of
+    recent answers is sent a second time, which costs extra. `skill` rates the model on a type of task, from 0 to 1.
 
-    Some users write a secret into `args` instead of a reference, so they never appear in `repr` or in an error message.
+    `args` never appear in `repr` or in error messages, since users may write a secret there instead of a reference.
     """
 
     example = "{use: embedded, can: [reasoning]}"

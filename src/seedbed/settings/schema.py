@@ -20,14 +20,14 @@ def schema() -> dict[str, Any]:
     known = {name: value for name, value in document["properties"].items() if name != "source"}
     section = {name: value for name, value in known.items() if name != "environment"}
     document["$defs"]["EnvironmentSection"] = {
-        "description": "Settings that replace those of the file in one environment.",
+        "description": "Settings that override the rest of the file in one environment.",
         "anyOf": [{"type": "object", "properties": section, "additionalProperties": False}, {"type": "null"}],
     }
     environments = {name: {"$ref": "#/$defs/EnvironmentSection"} for name in get_args(Environment)}
     known["environments"] = {"type": "object", "properties": environments, "additionalProperties": False}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "The workspace file of seedbed, seedbed.yaml",
+        "title": "seedbed.yaml, the seedbed workspace file",
         "type": "object",
         "properties": known,
         "additionalProperties": False,

@@ -1,4 +1,4 @@
-"""Settings: the workspace file, overridden by the environment chosen and by SEEDBED_ variables."""
+"""Settings: the workspace file, overridden by the chosen environment and by SEEDBED_ variables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
 
 
 class Quota(Section):
-    """How much may happen within 24 hours. Default: no limit."""
+    """The most that can happen within 24 hours. Default: no limit."""
 
     runs_per_day: int | None = Field(default=None, ge=0)
     usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -59,9 +59,9 @@ class TelemetrySettings(Section):
 
 
 class ConfirmSettings(Section):
-    """How a person is asked where a rule requires it, and for how long; no answer counts as no.
+    """How a person is asked when a rule requires it, and how long to wait; no answer counts as no.
 
-    Default: `seedbed run` asks at its terminal; nothing else asks anybody.
+    Default: `seedbed run` asks at its terminal; nothing else asks.
     """
 
     how: Literal["prompt", "queue", "nobody"] | None = None
@@ -88,7 +88,7 @@ _URLS = ("store", "cache")
 class Settings(Section):
     """The whole workspace file. Constructing it raises SettingsError with every problem.
 
-    In a file `store` and `cache`, whose URLs may hold a password, can be `{env: NAME}` or `{file: PATH}` too.
+    In a file, `store` and `cache` can also be `{env: NAME}` or `{file: PATH}`, since their URLs may contain a password.
     """
 
     store: Annotated[str, _URL_SCHEMA] = "sqlite:///seedbed.db"
@@ -105,7 +105,7 @@ class Settings(Section):
     metrics: dict[Annotated[str, AfterValidator(_check_metric_name)], JudgeSettings] = Field(default_factory=dict)
     channels: dict[str, ChannelSettings] = Field(default_factory=dict)
     reviewers: Reviewers = Field(default_factory=dict)
-    """Who reviews for all channels, and their roles; a channel may name others."""
+    """Reviewers for all channels, and their roles; a channel can name others."""
     alerts: list[AlertSettings] = Field(default_factory=list)
     tools: list[ToolSource] = Field(default_factory=list)
     confirm: ConfirmSettings = Field(default_factory=ConfirmSettings)

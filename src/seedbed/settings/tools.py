@@ -15,10 +15,10 @@ from seedbed.settings.values import SecretReference
 
 
 class McpServer(Section):
-    """A server of tools: a program that is started, or one that listens at a URL.
+    """A tool server: a program to start, or one that listens at a URL.
 
-    With a `name`, its tools are called name_tool. A tool changes the world unless the server marks it as read-only or
-    `reads` names it. The server gets the usual variables and those that `env` names, and no others.
+    With a `name`, its tools are called name_tool. A tool is assumed to change the world unless the server marks it as
+    read-only or `reads` lists it. The server gets only the usual environment variables and those listed in `env`.
     """
 
     name: str = ""
@@ -50,7 +50,7 @@ class McpServer(Section):
 
 
 class ToolSource(Section):
-    """Where tools come from: a function, written alone as module:function, or an MCP server."""
+    """Where tools come from: a function, written simply as module:function, or an MCP server."""
 
     short_form: ClassVar[Mapping[str, Any]] = {"type": "string", "pattern": r"^[\w.]+:\w+$"}
 

@@ -52,7 +52,7 @@ def show(
     """Show the changes, the evidence, what the gates say, and outputs side by side.
 
     The outputs come from the runs behind the verdict, where the two playbooks differ. Their order does not reveal which
-    is which: each reviewer sees a different order, and always the same one.
+    is which; each reviewer has their own fixed order.
     """
     with call.open(dry_run=True) as space:
         page = wait_for(space.reviews.show(channel, playbook, samples=count))

@@ -82,7 +82,7 @@ class DecisionOptions:
         typer.Option(
             "--effect",
             metavar="SIZE",
-            help="The smallest gain worth having; a candidate that falls short of it is given up sooner.",
+            help="The smallest gain worth having; a candidate that falls short is dropped sooner.",
         ),
     ] = None
     goal: Annotated[

@@ -87,7 +87,7 @@ class KindOptions:
     ] = False
     front: Annotated[
         bool,
-        typer.Option("--front", help="Also show the playbooks that no other beats on every metric, cost and speed."),
+        typer.Option("--front", help="Also show the playbooks that no other beats on all metrics, cost and speed."),
     ] = False
     across: Annotated[
         str | None,

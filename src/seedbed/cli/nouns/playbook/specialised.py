@@ -75,9 +75,7 @@ def rebase(
             "PATH=theirs, PATH=mean or PATH=VALUE for one. Can be repeated; those with a path take precedence.",
         ),
     ] = None,
-    onto: Annotated[
-        str | None, typer.Option("--onto", metavar="BASE", help="A different base to inherit from in future.")
-    ] = None,
+    onto: Annotated[str | None, typer.Option("--onto", metavar="BASE", help="A new base to inherit from.")] = None,
 ) -> None:
     """Merge the current base into a specialised playbook, using a three-way merge.
 

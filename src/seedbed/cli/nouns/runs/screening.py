@@ -45,7 +45,7 @@ def screen(
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only runs since this date.")] = None,
 ) -> None:
-    """Estimate what another policy would have scored at a decision that past runs made at random.
+    """Estimate how another policy would have scored at a decision that past runs made at random.
 
     It reads recorded runs and runs nothing; it suggests what to try next and promotes nothing. If the log cannot
     support an estimate, the reasons are shown instead. A changed prompt or model is not a policy in this sense: replay
