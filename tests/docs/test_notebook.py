@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> AsyncKernelManager:
+async def kernel(tmp_path: Path) -> AsyncIterator[AsyncKernelManager]:
     """A kernel of this Python, whatever kernels are installed on the machine."""
     spec = tmp_path / "kernels" / "python3"
     spec.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     (spec / "kernel.json").write_text(json.dumps({"argv": command, "display_name": "Python 3", "language": "python"}))
     found = KernelSpecManager(kernel_dirs=[str(spec.parent)], ensure_native_kernel=False)
-    return AsyncKernelManager(kernel_name="python3", kernel_spec_manager=found)
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=found)
+    yield manager
+    await manager.shutdown_kernel(now=True)
 
 
 async def test_the_notebook_runs_and_its_results_display_themselves(kernel: Any, tmp_path: Path) -> None:
