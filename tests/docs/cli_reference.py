@@ -26,9 +26,9 @@ Verbs do the work: {VERBS}.
 
 Nouns look things up: {NOUNS}.
 
-Every command has `--help`, and `seedbed demo` shows them at work. A PLAYBOOK argument is a file (`sorter.yaml`), a
-digest or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or a channel
-(`production`).
+Every command has `--help`, and `seedbed demo` shows many of them in action. A PLAYBOOK argument is a file
+(`sorter.yaml`), a digest or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or
+a channel (`production`).
 
 ## Common options
 
@@ -36,10 +36,10 @@ digest or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a br
 |---|---|
 | `--json` | Print one JSON document with [stable keys](json.md). Errors are JSON too, on the error stream. |
 | `--dry-run` | Show what would happen without changing anything. Available on every command that changes something. |
-| `--workspace FILE`, `-w` | The workspace file. Default: `seedbed.yaml` in this folder or a parent folder. |
-| `NO_COLOR` | If set, disables colour, as a pipe does. Changed words are then marked `[-old-]` and `{{+new+}}`. |
-| `SEEDBED_…` | Override a setting, as `SEEDBED_STORE` does: see [Workspace and settings](workspace.md). |
-| `SEEDBED_DEBUG` | If set, a bug in seedbed prints its traceback. Otherwise no tracebacks are shown. |
+| `--workspace FILE`, `-w` | The workspace file. Default: `seedbed.yaml` in the current folder or its nearest parent. |
+| `NO_COLOR` | If set, output has no colour, as in a pipe. Changed words are then marked `[-old-]` and `{{+new+}}`. |
+| `SEEDBED_…` | Override a setting, for example `SEEDBED_STORE`: see [Workspace and settings](workspace.md). |
+| `SEEDBED_DEBUG` | If set, a bug in seedbed prints a traceback. Otherwise, no tracebacks are shown. |
 
 Results go to standard output; errors and live progress go to the error stream. An error says where the problem is,
 what was found, what was expected and what to do. Exit codes:
@@ -49,7 +49,7 @@ what was found, what was expected and what to do. Exit codes:
 | 0 | done, or yes |
 | 1 | no: worse, refused, or something is wrong |
 | 2 | undecided: too few tasks, nothing better was found, or the budget ran out |
-| 64 | wrong usage |
+| 64 | usage error |
 | 70 | a bug in seedbed |
 | 130 | interrupted with Ctrl-C; everything recorded so far is stored |
 """

@@ -23,7 +23,7 @@ from seedbed.workspace.resources import is_playbook_file
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., None])
 
-FILE_HELP = "The workspace file. Default: seedbed.yaml in this folder or a parent folder."
+FILE_HELP = "The workspace file. Default: seedbed.yaml in the current folder or its nearest parent."
 SHARED = {
     "workspace": Annotated[Path | None, typer.Option("--workspace", "-w", metavar="FILE", help=FILE_HELP)],
     "dry_run": Annotated[bool, typer.Option("--dry-run", help="Show what would happen without changing anything.")],

@@ -21,7 +21,7 @@ from seedbed.errors import SeedbedError
 BEGIN, VERBS, NOUNS = "Get started", "Verbs do the work", "Nouns look things up"
 
 COMMANDS = {
-    "init": (BEGIN, "start.init", "Create a first workspace that runs offline."),
+    "init": (BEGIN, "start.init", "Create a starter workspace that runs offline."),
     "demo": (BEGIN, "start.demo", "Show the whole loop offline in two or three minutes."),
     "run": (VERBS, "verbs.run", "Run a playbook once and record the run."),
     "evaluate": (VERBS, "verbs.evaluate", "Score playbooks on tasks."),
@@ -31,7 +31,7 @@ COMMANDS = {
     "rollback": (
         VERBS,
         "verbs.release:rollback_app",
-        "Remove a canary, or return to the playbook served before.",
+        "Remove a canary, or return to the previously served playbook.",
     ),
     "playbook": (NOUNS, "nouns.playbook.playbook", "Store, name, find, diff and merge playbooks."),
     "runs": (NOUNS, "nouns.runs.runs", "List, show, follow, replay and export runs."),
@@ -42,9 +42,9 @@ COMMANDS = {
     "channel": (NOUNS, "nouns.channel.channel", "Show, promote, freeze and watch channels."),
     "review": (NOUNS, "nouns.review", "List, show, request and answer reviews."),
     "alerts": (NOUNS, "nouns.alerts", "List, test and resend alerts."),
-    "confirm": (NOUNS, "nouns.confirm", "List and answer the questions that runs ask."),
+    "confirm": (NOUNS, "nouns.confirm", "List and answer questions from runs."),
     "search": (NOUNS, "nouns.search", "List and show searches."),
-    "experiment": (NOUNS, "nouns.experiment", "List, show, report and abort comparisons."),
+    "experiment": (NOUNS, "nouns.experiment", "List, show, report on and abort comparisons."),
     "evidence": (NOUNS, "nouns.evidence", "Show and verify the evidence behind verdicts."),
     "store": (NOUNS, "nouns.store", "Verify, copy, measure and clean up the store."),
 }
@@ -99,7 +99,7 @@ def start(
 
     Start with `seedbed demo`, which shows the whole loop, or with `seedbed init`.
 
-    Exit codes: 0 yes or done, 1 no or refused, 2 undecided, 64 wrong usage, 70 a bug in seedbed, 130 interrupted.
+    Exit codes: 0 yes or done, 1 no or refused, 2 undecided, 64 usage error, 70 a bug in seedbed, 130 interrupted.
     """
     if show_version:
         typer.echo(f"seedbed {version('seedbed')}")

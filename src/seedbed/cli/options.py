@@ -28,14 +28,14 @@ ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel
 ExperimentName = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="The digest, or its first characters.")]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as roles.writer.temperature=0.2."),
+    typer.Option("--set", metavar="PATH=VALUE", help="Set one value, for example roles.writer.temperature=0.2."),
 ]
 RowLimit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Show at most this many.")]
 MetricName = Annotated[str, typer.Option("--metric", metavar="METRIC", help="How to score answers.")]
 Parallel = Annotated[
     str | None,
     typer.Option(
-        "--parallel", metavar="WHERE", help="Where runs execute: loop, processes, a number of processes, or ray."
+        "--parallel", metavar="WHERE", help="Where to execute runs: loop, processes, a number of processes, or ray."
     ),
 ]
 ReportFile = Annotated[
@@ -44,7 +44,7 @@ ReportFile = Annotated[
 OutputFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write. Default: standard output.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="The seed for random draws; the same seed repeats them.")]
+Seed = Annotated[int, typer.Option("--seed", help="The random seed; the same seed gives the same draws.")]
 
 
 def _dollars(amount: float | None) -> float | None:
@@ -56,7 +56,10 @@ def _dollars(amount: float | None) -> float | None:
 MaxCost = Annotated[
     float | None,
     typer.Option(
-        "--max-cost", metavar="USD", callback=_dollars, help="Never spend more than this. Run again to continue."
+        "--max-cost",
+        metavar="USD",
+        callback=_dollars,
+        help="Never spend more than this. Rerun the command to continue.",
     ),
 ]
 

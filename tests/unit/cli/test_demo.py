@@ -57,7 +57,7 @@ def test_without_a_better_candidate_nothing_is_released_and_that_is_said(
     (folder / "stale.txt").touch()
     done = seedbed("demo", "--folder", "show")
     assert done.code == 2
-    assert "Nothing proved to be better" in done.out
+    assert "No candidate proved better" in done.out
     assert "$ seedbed run sorter.yaml text='" in done.out
     assert held(f"sqlite:///{folder}/seedbed.db")[2] == []
     # What an earlier demo left is gone, and the store of this shell was not touched.

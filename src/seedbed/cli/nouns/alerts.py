@@ -45,9 +45,9 @@ def list_alerts(
 @command(app, "test")
 def send_test(
     call: Invocation,
-    channel: Annotated[str, typer.Option("--channel", help="The channel named in the test.")] = "production",
+    channel: Annotated[str, typer.Option("--channel", help="The channel named in the test alert.")] = "production",
 ) -> None:
-    """Send a test to all receivers under `alerts` in the workspace file, whatever their severity setting.
+    """Send a test alert to every recipient under `alerts` in the workspace file, regardless of severity settings.
 
     Exits with code 1 if a delivery failed.
     """

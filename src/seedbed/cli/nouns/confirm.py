@@ -77,5 +77,5 @@ def _answering(name: str, yes: bool, summary: str) -> None:
     command(app, name, dry_run=True)(answer)
 
 
-_answering("yes", True, "Allow exactly what a run asks for, once.")
-_answering("no", False, "Deny what a run asks for.")
+_answering("yes", True, "Allow the requested action once, exactly as asked.")
+_answering("no", False, "Deny the requested action.")

@@ -43,7 +43,7 @@ Stratify = Annotated[
     typer.Option(
         "--stratify",
         metavar="BY",
-        help="Preserve the share of each answer (expected) or tag (tag), or keep whole sources together (source).",
+        help="Preserve the share of each answer (expected) or tag (tag), or keep each source together (source).",
     ),
 ]
 
@@ -80,7 +80,7 @@ class FieldOptions:
     source: Annotated[
         str | None,
         typer.Option(
-            "--source", metavar="FIELD", help="The field for what tasks share, such as a document or a customer."
+            "--source", metavar="FIELD", help="The field naming the tasks' source, such as a document or a customer."
         ),
     ] = None
     split: Annotated[
@@ -274,7 +274,7 @@ def sample(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Store them under this name.")] = None,
 ) -> None:
-    """Draw a smaller dataset, written to a file (-o) or stored under a name. The same seed draws the same tasks."""
+    """Draw a smaller dataset, to write to a file (-o) or store under a name. The same seed draws the same tasks."""
     if (file is None) == (name is None):
         raise typer.BadParameter("expected -o FILE or --name NAME, one of the two", param_hint="-o, --name")
     ref = None

@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @command(app)
 def show(call: Invocation, name: ExperimentName) -> None:
-    """Show a verdict's certificate: what was registered, every outcome, the path of the rule, and any doubts.
+    """Show a verdict's certificate: its registration, every outcome, the stopping rule's path, and any doubts.
 
     Exits with code 1 if anything differs when recomputed.
     """
@@ -67,7 +67,7 @@ def verify(
 
 @command(app)
 def budget(call: Invocation, channel: ChannelName) -> None:
-    """Show what is left of a channel's error budget, which all candidates ever judged for it share.
+    """Show what is left of a channel's error budget, shared by every candidate ever judged for that channel.
 
     Set its rate with `error_budget` under the channel in the workspace file.
     """
@@ -99,7 +99,7 @@ def sentinel(
 
     Given a playbook and a dataset, it first runs more A/A comparisons, using the same code as any comparison.
 
-    Exits with code 1 if this happens more often than promised, beyond chance: releases are then blocked.
+    Exits with code 1 if that rate exceeds the promised one by more than chance explains; releases are then blocked.
     """
     if (playbook is None) != (dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or neither", param_hint="DATASET")

@@ -46,7 +46,7 @@ def list_experiments(call: Invocation, limit: RowLimit = 20) -> None:
 
 @command(app)
 def show(call: Invocation, name: ExperimentName) -> None:
-    """Show what was registered for a comparison, and its verdict."""
+    """Show a comparison's registration and verdict."""
     with call.open() as space:
         each = space.experiments.get(name)
         plan = each.experiment

@@ -27,7 +27,7 @@ FEW = 10
 JudgeName = Annotated[str, typer.Argument(metavar="JUDGE", help="A judge listed under metrics in the workspace file.")]
 AtLeast = Annotated[
     float | None,
-    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="The minimum for the lower bound of kappa. [0.6]"),
+    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="The minimum lower bound on kappa. [0.6]"),
 ]
 
 
@@ -50,10 +50,10 @@ def check(
     ],
     at_least: AtLeast = None,
 ) -> None:
-    """Let a judge score answers that people have labelled, and report how well they agree.
+    """Have a judge score human-labelled answers, and report how well the two agree.
 
-    The agreement is stored and decides whether releases can rely on this judge with the same model, wording and scale.
-    If there are several checks, the first one on the most labels counts. A label can include the turns of a dialogue
+    The agreement is stored and decides whether releases can rely on this judge while its model, wording and scale stay
+    the same. Of several checks, the first one with the most labels counts. A label can include the turns of a dialogue
     (role, text).
 
     Exits with code 1 if the judge is not trusted.

@@ -49,10 +49,10 @@ def show(
     count: Annotated[int, typer.Option("--samples", min=0, max=100, help="How many outputs to show.")] = 5,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show which output is the candidate's.")] = False,
 ) -> None:
-    """Show the changes, the evidence, what the gates say, and outputs side by side.
+    """Show the changes, the evidence, the gates' findings, and outputs side by side.
 
-    The outputs come from the runs behind the verdict, where the two playbooks differ. Their order does not reveal which
-    is which; each reviewer has their own fixed order.
+    The outputs come from those runs behind the verdict in which the two playbooks differ. Their order does not reveal
+    which is which; each reviewer sees their own fixed order.
     """
     with call.open(dry_run=True) as space:
         page = wait_for(space.reviews.show(channel, playbook, samples=count))
@@ -115,7 +115,9 @@ def _saying(name: str, say: Callable[..., Fact], past: str, summary: str) -> Non
     command(app, name, dry_run=True)(said)
 
 
-_saying("request", Reviews.request, "asked for a review of", "Request a review. Someone else must approve it.")
+_saying(
+    "request", Reviews.request, "asked for a review of", "Request a review. Someone else must approve the playbook."
+)
 _saying(
     "approve",
     Reviews.approve,
@@ -126,5 +128,5 @@ _saying(
     "refuse",
     Reviews.refuse,
     "refused",
-    "Refuse a playbook. Your refusal stands until you approve it, whatever others say.",
+    "Refuse a playbook. Your refusal stands until you approve it, whatever other reviewers say.",
 )

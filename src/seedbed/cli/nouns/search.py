@@ -47,7 +47,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="SEARCH", help="The digest, or its first characters.")],
     report: ReportFile = None,
 ) -> None:
-    """Show what a search found, or has found so far."""
+    """Show a search's results, or its results so far."""
     options.expect_report(report)
     with call.open() as space:
         past, view = space.searches.get(name), space.searches.view(name)

@@ -59,14 +59,14 @@ def compare(
     file: File,
     a: Annotated[str, typer.Argument(metavar="A", help=SIDE)],
     b: Annotated[str, typer.Argument(metavar="B", help=SIDE)],
-    alpha: Annotated[float, typer.Option(help="How often chance alone can look like a difference.")] = 0.05,
+    alpha: Annotated[float, typer.Option(help="The maximum chance of a false finding.")] = 0.05,
 ) -> None:
     """Compare session B with session A, or one group of sessions with another, task by task.
 
     Tasks are matched by name. The comparison was not registered in advance, so it is a hint, not proof: nothing is
     stored, and no gate accepts it. For proof, use `seedbed compare`.
 
-    Exits with code 0 if B was better, 1 if it was worse or the two cannot be compared, and 2 if the tasks are
+    Exits with code 0 if B was better, 1 if it was worse or cannot be compared with A, and 2 if the result is
     inconclusive.
     """
     if not 0 < alpha < 1:

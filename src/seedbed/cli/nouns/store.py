@@ -29,7 +29,7 @@ def migrate(
 ) -> None:
     """Migrate the schema of a SQL store to a newer or older version. Nothing is lost either way.
 
-    Opening a store upgrades it to the newest version, so downgrade only to hand it to an older seedbed.
+    Opening a store upgrades it to the newest version, so downgrade only for use with an older seedbed.
     """
     where, before, after, steps = storage.migrate(find_file(call.workspace), to, dry_run=call.dry_run)
     document = {"store": where, "before": before, "after": after, "steps": steps, "dry_run": call.dry_run}
@@ -41,7 +41,7 @@ def migrate(
 
 @command(app)
 def verify(call: Invocation) -> None:
-    """Recompute every digest, link and ref, and list what does not match.
+    """Recompute every digest, link and ref, and list any mismatches.
 
     Exits with code 1 if anything is damaged.
     """
@@ -94,7 +94,7 @@ def copy(
     unseal: Annotated[bool, typer.Option("--unseal", help="Decrypt the source with SEEDBED_KEY.")] = False,
     seal: Annotated[bool, typer.Option("--seal", help="Encrypt the target with SEEDBED_KEY.")] = False,
 ) -> None:
-    """Copy one store into another, keeping digests, order, times and refs. Run it again to continue.
+    """Copy one store into another, keeping digests, order, times and refs. If interrupted, run it again to continue.
 
     Without --unseal, an encrypted store is copied as it is and its key is not needed. Needs no workspace.
     """
@@ -111,7 +111,7 @@ def copy(
 
 @command(app, dry_run=True)
 def gc(call: Invocation) -> None:
-    """Discard content that nothing refers to any more. Run it while nothing is writing to the store."""
+    """Discard unreferenced content. Run this only while nothing is writing to the store."""
     with call.open(dry_run=False) as space:
         discarded = space.storage.gc(dry_run=call.dry_run)
     document = {

@@ -45,7 +45,7 @@ channels:
       roll_back_if: {rating: -0.05, error_rate: +0.05}
 """
 HASTY = """\
-# Somebody in a hurry has taken the gates out of their own copy of the workspace file.
+# Someone in a hurry has removed the gates from their own copy of the workspace file.
 store: sqlite:///seedbed.db
 by: sam
 models:
@@ -54,7 +54,7 @@ channels:
   production: {require: []}
 """
 CARELESS = """\
-# Somebody found the rules in the way.
+# Someone thought the rules were in the way.
 extends: sorter
 overrides: {rules.never: null}
 """
@@ -75,18 +75,18 @@ class Chapter:
 
 STORY = (
     Chapter(
-        "The playbook we start from",
-        "What an agent runs under: its roles, its steps, and rules that nothing may evolve away.",
+        "The starting playbook",
+        "A playbook defines an agent: its roles, its steps, and rules that evolution cannot remove.",
         (("playbook", "show", "sorter.yaml"),),
     ),
     Chapter(
         "Run it",
-        "A real language model of 135 million weights answers inside this process. The run is recorded.",
+        "A real language model with 135 million parameters answers inside this process. The run is recorded.",
         (("run", "sorter.yaml", init.MESSAGE, "--seed", "1"),),
     ),
     Chapter(
         "Evaluate it",
-        "A quarter of the tasks is to learn on. The rest is held out and stays unseen until the proof.",
+        "A quarter of the tasks is for learning. The rest is held out, unseen until the proof.",
         (
             ("dataset", "split", "messages.jsonl", "--share", "0.25"),
             ("evaluate", "sorter.yaml", "messages-train.jsonl"),
@@ -94,7 +94,8 @@ STORY = (
     ),
     Chapter(
         "Evolve it",
-        "Other instructions, with and without worked examples. Each candidate is stored as a child of the start.",
+        "The search tries other instructions, with and without worked examples. Each candidate is stored as a child of "
+        "the playbook it came from.",
         (
             (
                 *("evolve", "sorter.yaml", "messages-train.jsonl"),
@@ -105,34 +106,35 @@ STORY = (
     ),
     Chapter(
         "Is it really better?",
-        "The best of many looks better than it is. So: tasks it never saw, in an order fixed beforehand, and an exact "
-        "test that may look after every task and still calls an equal candidate better at most once in twenty times.",
+        "The best of many candidates looks better than it is, so we compare it on tasks it never saw, in an order "
+        "fixed in advance. The exact test checks after every task, yet calls an equal candidate better at most one "
+        "time in twenty.",
         (("compare", "sorter.yaml", "better", "--on", "messages-test.jsonl"),),
     ),
     Chapter(
         "The gates",
-        "Ben has looked at the first one, and it is served. Nobody has looked at the better one yet.",
+        "Ben approves the first playbook, and it is released. The better one has not been reviewed, so it is refused.",
         (
-            (BEN, "review", "approve", "production", "sorter.yaml", "--because", "we have to begin somewhere"),
+            (BEN, "review", "approve", "production", "sorter.yaml", "--because", "we have to start somewhere"),
             ("release", "sorter.yaml", "--to", "production", "--because", "first release"),
             ("release", "better", "--to", "production", "--because", EXPERIMENT),
         ),
         ends=BLOCKED,
     ),
     Chapter(
-        "A person looks",
-        "Ada cannot approve what is hers. With Ben's word and the verdict about exactly these two playbooks it may go: "
-        "to one in twenty of those who ask.",
+        "A person reviews it",
+        "Ada cannot approve her own work. With Ben's approval and a verdict on exactly these two playbooks, the better "
+        "one is released, at first to one user in twenty.",
         (
-            ("review", "request", "production", "better", "--because", "nearly all right now"),
-            (BEN, "review", "approve", "production", "better", "--because", "read it, and its answers"),
+            ("review", "request", "production", "better", "--because", "nearly all answers are now right"),
+            (BEN, "review", "approve", "production", "better", "--because", "I read it and its answers"),
             ("release", "better", "--to", "production", "--because", EXPERIMENT),
         ),
     ),
     Chapter(
         "Step by step",
-        "People come; here the tasks that were held out. As many of them as meet the canary are its control. Each step "
-        "is taken only if nothing speaks against it.",
+        "Users arrive, simulated here by the held-out tasks. The canary has a control group of the same size, and each "
+        "step is taken only if no guard objects.",
         (
             ("channel", "drill", "production", "messages-test.jsonl", "--units", "160"),
             ("channel", "watch", "production", "--once", "--promote"),
@@ -143,7 +145,7 @@ STORY = (
     ),
     Chapter(
         "What the gates refuse",
-        "Somebody edits the playbook by hand, drops the rules, and brings no evidence.",
+        "Someone edits the playbook by hand, drops the rules and provides no evidence.",
         (
             ("playbook", "keep", "careless.yaml", "--parent", "better", "--because", "faster without rules"),
             ("release", "careless.yaml", "--to", "production", "--because", "looks fine to me"),
@@ -151,9 +153,9 @@ STORY = (
         ends=BLOCKED,
     ),
     Chapter(
-        "Forced through, and taken back",
-        "Sam has a copy of the workspace file without gates, and puts the first draft back for half of all people. The "
-        "monitor sees that they are served worse than the others, and takes it back by itself.",
+        "Forced through, then rolled back",
+        "Sam uses a copy of the workspace file without gates to serve the first draft to half of all users. The "
+        "monitor sees that these users fare worse than the others, and rolls the draft back automatically.",
         (
             (
                 *("release", "sorter.yaml", "--to", "production", "--share", "50%"),
@@ -165,9 +167,9 @@ STORY = (
         ends=BLOCKED,
     ),
     Chapter(
-        "What is left",
-        "The family tree; every number of the verdict computed again; the proof that no playbook, verdict, approval or "
-        "release was edited; and the decisions, to paste where people read them.",
+        "What remains",
+        "The store holds the family tree and every decision. Each number in the verdict can be recomputed, and you can "
+        "verify that no playbook, verdict, approval or release was edited.",
         (
             ("playbook", "tree"),
             ("evidence", "verify"),
@@ -194,7 +196,7 @@ def demo(
 ) -> None:
     """Show the whole loop offline in two or three minutes: run, evaluate, evolve, compare, review, release, roll back.
 
-    A folder made by an earlier demo is replaced; any other is left alone.
+    A folder from an earlier demo is replaced; any other is left alone.
 
     Exits with code 2 if no candidate proved better.
     """
@@ -210,7 +212,7 @@ def demo(
     if call.as_json:
         output.show({"folder": str(folder), "seconds": seconds, "steps": steps}, True)
     elif code in (PASS, INCONCLUSIVE):
-        _say(f"{seconds:.0f} seconds, no key, no network. It is all still there; look around:")
+        _say(f"That took {seconds:.0f} seconds, with no key and no network. Everything is still there to explore:")
         path = [] if shutil.which("seedbed") else [f"source {Path(sys.executable).parent / 'activate'}"]
         for each in (*path, f"cd {folder}", *(init.typed(*arguments) for arguments in LOOK)):
             output.console().print(line((f"  {each}", "cyan")))
@@ -266,7 +268,7 @@ def _tell(steps: list[Json], *, as_json: bool) -> int:
 def _ended_early(verb: str, code: int, *, as_json: bool) -> int:
     undecided = (verb == "evolve" and code == INCONCLUSIVE) or (verb == "compare" and code in (BLOCKED, INCONCLUSIVE))
     if undecided and not as_json:
-        _say("Nothing proved to be better with this model on this machine, and so nothing is released.")
+        _say("No candidate proved better with this model on this machine, so nothing is released.")
     return INCONCLUSIVE if undecided else code or BLOCKED
 
 

@@ -43,10 +43,10 @@ NEXT = (
 def init(
     call: Invocation,
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="The folder to write to. Default: this folder.")
+        Path, typer.Argument(metavar="FOLDER", help="The folder to write to. Default: the current folder.")
     ] = Path("."),
 ) -> None:
-    """Create a first workspace that runs offline: settings, a playbook, tasks and instructions to try.
+    """Create a starter workspace that runs offline: settings, a playbook, tasks and instructions to try.
 
     Existing files are not overwritten.
     """

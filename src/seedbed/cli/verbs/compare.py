@@ -115,7 +115,7 @@ class DecisionOptions:
         typer.Option(
             "--discordance",
             metavar="SHARE",
-            help="With --plan or --rule sprt: the share of tasks whose scores will differ. [0.3 with --plan]",
+            help="With --plan or --rule sprt: the expected share of tasks whose scores differ. [0.3 with --plan]",
         ),
     ] = None
 
@@ -168,7 +168,7 @@ class EvidenceOptions:
         typer.Option(
             "--live",
             metavar="CHANNEL",
-            help="Instead of A and B: judge this channel's canary by users' feedback. Repeat it to compare channels.",
+            help="Instead of A and B: judge this channel's canary by users' feedback. Repeat to compare channels.",
         ),
     ] = None
     conclude: Annotated[
@@ -214,7 +214,7 @@ def compare(
         str | None, typer.Argument(metavar="A", help=f"The current playbook: {PLAYBOOK.lower()}")
     ] = None,
     candidates: Annotated[
-        list[str] | None, typer.Argument(metavar="B", help="The candidate; several are ranked.")
+        list[str] | None, typer.Argument(metavar="B", help="The candidate, or several to rank.")
     ] = None,
     *,
     evidence: EvidenceOptions,
@@ -223,14 +223,14 @@ def compare(
 ) -> None:
     """Decide whether B is better than A, with a guaranteed error rate.
 
-    It stops as soon as the answer is clear. After an interruption, run the same command to continue. Repeating a
-    comparison prints the recorded verdict. Several candidates are ranked under one shared error rate. With --live,
-    nothing is run: users' feedback decides as it arrives.
+    The comparison stops as soon as the answer is clear. After an interruption, run the same command again to continue;
+    once there is a verdict, it prints that verdict. Several candidates are ranked under one shared error rate. With
+    --live, nothing is run: users' feedback decides as it arrives.
 
-    Exits with code 0 if B is better or meets the goal, 1 if it is worse or falls short, and 2 if the tasks are
+    Exits with code 0 if B is better or meets the goal, 1 if it is worse or falls short, and 2 if the result is
     inconclusive or the budget ran out. With several candidates, the code is 0 if any is better and 1 if none can be.
-    With --live, it is also 2 while the result is open: look again as often as you like. With --live-runs, it is 0 if
-    the whole interval favours B, 1 if all of it is against B, and 2 otherwise.
+    With --live, it is also 2 while the result is open: check as often as you like. With --live-runs, it is 0 if the
+    whole interval favours B, 1 if the whole interval favours A, and 2 otherwise.
     """
     options.expect_report(work.file)
     how = decision.options()

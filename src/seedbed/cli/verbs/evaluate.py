@@ -54,7 +54,7 @@ class ScoringOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers, such as f1; repeat it to use several metrics. [exact_match]",
+            help="How to score answers, for example f1; repeat to use several metrics. [exact_match]",
         ),
     ] = None
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How many times to run each task.")] = 1
@@ -62,7 +62,7 @@ class ScoringOptions:
     parallel: Parallel = None
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop a run that takes longer than this."),
+        typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop any run that takes longer than this."),
     ] = None
     changes: Changes = None
 
@@ -83,7 +83,7 @@ class KindOptions:
         Path | None, typer.Option("--suite", metavar="FOLDER", help="Score on all datasets in a suite instead.")
     ] = None
     accept: Annotated[
-        bool, typer.Option("--accept", help="Compare the suite's later results with these, even if these are worse.")
+        bool, typer.Option("--accept", help="Make these results the suite's new reference, even if they are worse.")
     ] = False
     front: Annotated[
         bool,
@@ -145,7 +145,7 @@ def evaluate(
     """Score playbooks on tasks. Earlier scores are reused at no cost.
 
     Several playbooks are shown side by side; `compare` decides which is better. After an interruption, run the same
-    command to continue. A suite is a folder of datasets, metrics and baselines; its results are compared with the
+    command again to continue. A suite is a folder of datasets, metrics and baselines; its results are compared with its
     previous ones.
 
     Exits with code 1 if a suite's results got worse or missed a threshold, and 2 if a playbook could not be scored at

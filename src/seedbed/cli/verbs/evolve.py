@@ -31,7 +31,7 @@ class HowToSearch:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers. Several metrics form a front; the first decides. [exact_match]",
+            help="How to score answers. Several metrics form a front; the first one decides. [exact_match]",
         ),
     ] = None
     changes: Changes = None
@@ -46,7 +46,7 @@ class HowToSearch:
         typer.Option(
             "--budget",
             metavar="LIMIT",
-            help="Never spend more than this: 400 runs, $2 or 10 minutes; separate several limits with commas.",
+            help="Never spend more than this, for example 400 runs, $2 or 10 minutes; separate limits with commas.",
         ),
     ] = "500 runs"
     confirm: Annotated[
@@ -54,7 +54,7 @@ class HowToSearch:
         typer.Option(
             "--confirm",
             metavar="DATASET",
-            help="Other tasks to confirm the result on, or none to skip this. Default: a quarter of the tasks.",
+            help="Other tasks to confirm the result on, or none to skip confirmation. Default: a quarter of the tasks.",
         ),
     ] = None
     instructions: Annotated[
@@ -63,7 +63,7 @@ class HowToSearch:
             "--instructions", "--bank", metavar="FILE", help="Instructions to try: one per line, or a YAML list."
         ),
     ] = None
-    gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text to change.")] = None
+    gene: Annotated[str | None, typer.Option("--gene", metavar="PATH", help="The text gene to change.")] = None
     demos: Annotated[
         int, typer.Option("--demos", min=0, help="Also try each instruction with this many worked examples.")
     ] = 0
@@ -120,18 +120,18 @@ def evolve(
         str | None,
         typer.Argument(
             metavar="DATASET",
-            help="A file or folder of tasks, or a stored dataset; splits named reflect, select and confirm are used.",
+            help="A file or folder of tasks, or a stored dataset; its splits reflect, select and confirm are used.",
         ),
     ] = None,
     *,
     search: HowToSearch,
     result: Result,
 ) -> None:
-    """Search for a better playbook within a budget, and report how much of the gain other tasks confirm.
+    """Search for a better playbook within a budget, and report how much of the gain holds up on other tasks.
 
     Every candidate is stored as a child of the playbook it came from. A quarter of the tasks is used only once, at the
-    end; the optimizer can read a third of the rest, and the others decide. After an interruption, run the same command
-    again or use --resume: the search continues where it stopped and pays for nothing twice.
+    end. The optimizer can read a third of the rest, and candidates are selected on the others. After an interruption,
+    run the same command again or use --resume: the search continues where it stopped and pays for nothing twice.
 
     Exits with code 2 if nothing beat the starting playbook.
     """

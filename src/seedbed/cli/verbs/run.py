@@ -28,13 +28,15 @@ class RunOptions:
     max_cost: MaxCost = None
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="KEY", help="The user a channel serves; the same key gets the same playbook."),
+        typer.Option(
+            "--key", metavar="KEY", help="The user's key on a channel; the same key always gets the same playbook."
+        ),
     ] = None
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Continue a run that was interrupted or failed.")
     ] = None
     stream: Annotated[
-        bool, typer.Option("--stream", help="Show the answer as it arrives, or turn by turn without a terminal.")
+        bool, typer.Option("--stream", help="Show the answer as it arrives, or turn by turn if there is no terminal.")
     ] = False
     changes: Changes = None
 
@@ -50,7 +52,7 @@ def run(
     *,
     how: RunOptions,
 ) -> None:
-    """Run a playbook once and record the run, or resume a run without asking again for answers it already has.
+    """Run a playbook once and record the run, or resume a run, reusing the answers it already has.
 
     Exits with code 2 if the budget ran out before the run finished.
     """

@@ -76,7 +76,7 @@ def _rollback(channel: Json) -> str:
 
 @command(app, dry_run=True)
 def promote(call: Invocation, channel: ChannelName, because: Because, share: CanaryShare = None) -> None:
-    """Raise a channel's canary to its next share; after the last one, the channel serves it to all users.
+    """Raise a channel's canary to its next share; after the last share, it serves all users.
 
     Exits with code 1 if it cannot be promoted yet.
     """
@@ -169,8 +169,8 @@ def drill(
 ) -> None:
     """Send tasks to a channel as users would, and rate the answers, to test its ramp and guards.
 
-    Each user gets what the channel serves for their key, and everything is recorded as for real users: do not use it on
-    a channel that has real users. After the last task, it starts again with the first.
+    Each simulated user gets the playbook that the channel serves for their key, and everything is recorded as for real
+    users: do not drill a channel that has real users. After the last task, the drill starts again with the first.
     """
     with call.open() as space, progress.counting("users") as watch:
         result = wait_for(

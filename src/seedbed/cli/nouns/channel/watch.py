@@ -39,18 +39,18 @@ CODES = {"roll back": BLOCKED, "hold": INCONCLUSIVE, "tell": INCONCLUSIVE, None:
 def watch(
     call: Invocation,
     channel: ChannelName,
-    every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Seconds between looks.")] = 5.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, for a timer or a pipeline.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Seconds between checks.")] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Check once, for use in a timer or a pipeline.")] = False,
     promote: Annotated[
         bool, typer.Option("--promote", help="Take each step of the ramp as soon as no guard objects.")
     ] = False,
 ) -> None:
     """Watch a canary alongside its control, and roll it back if it does worse.
 
-    Guards are set under `canary` in the workspace file, and alert receivers under `alerts`. Ctrl-C stops it; any number
-    of people can watch at once. With --json, each look is one line.
+    Set guards under `canary` in the workspace file, and alert recipients under `alerts`. Press Ctrl-C to stop. Several
+    people can watch at once. With --json, each check prints one line.
 
-    With --once, exits with code 1 if it was rolled back and 2 if it needs a person's attention.
+    With --once, exits with code 1 if the canary was rolled back and 2 if it needs a person's attention.
     """
     seen = None
     with (

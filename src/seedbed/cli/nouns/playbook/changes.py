@@ -46,7 +46,8 @@ def keep(
     playbook: PlaybookName,
     because: Because,
     parents: Annotated[
-        list[str] | None, typer.Option("--parent", metavar="PLAYBOOK", help="A playbook it came from; can be repeated.")
+        list[str] | None,
+        typer.Option("--parent", metavar="PLAYBOOK", help="A playbook it came from; repeat for several."),
     ] = None,
 ) -> None:
     """Store a playbook and record where it came from."""
@@ -77,24 +78,22 @@ def derive(
 @command(app, dry_run=True)
 def merge(
     call: Invocation,
-    ours: Annotated[str, typer.Argument(metavar="OURS", help="A playbook, or a branch that then moves to the result.")],
-    theirs: Annotated[
-        str, typer.Argument(metavar="THEIRS", help="A playbook, or a branch that is then closed as merged.")
-    ],
+    ours: Annotated[str, typer.Argument(metavar="OURS", help="A playbook, or a branch to move to the result.")],
+    theirs: Annotated[str, typer.Argument(metavar="THEIRS", help="A playbook, or a branch to close as merged.")],
     because: Because,
     resolve: Annotated[
         list[str] | None,
         typer.Option(
-            "--resolve", metavar="HOW", help="ours, theirs or mean; if repeated, the first that applies decides."
+            "--resolve", metavar="HOW", help="ours, theirs or mean; if repeated, the first that applies wins."
         ),
     ] = None,
     changes: Changes = None,
 ) -> None:
-    """Merge two playbooks over their common ancestor. Clashing changes must be settled.
+    """Merge two playbooks, based on their common ancestor. Clashing changes must be resolved.
 
-    Values given with --set settle their clashes first.
+    Values given with --set resolve their clashes first.
 
-    Exits with code 1 if any clash is not settled, and lists them all.
+    Exits with code 1 if any clash is unresolved, and lists them all.
     """
     for name in resolve or ():
         if name not in RESOLVERS:
@@ -186,9 +185,9 @@ def archive(
 def tag(
     call: Invocation,
     playbook: PlaybookName,
-    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A tag to find it by.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="A tag to add.")] = None,
 ) -> None:
-    """Attach tags to a playbook, or show the tags it has."""
+    """Tag a playbook, or show its tags."""
     with call.open() as space:
         digest, tags = space.playbooks.tag(playbook, *(words or ()))
     text = f"{short(digest)}: {', '.join(tags) or 'no tags'}"

@@ -27,7 +27,7 @@ app = typer.Typer()
 def check(
     call: Invocation, files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks in YAML or JSON.")]
 ) -> None:
-    """Report everything that is wrong with playbook files. Needs no workspace.
+    """Report every mistake in playbook files. Needs no workspace.
 
     Exits with code 1 if anything is wrong.
     """
@@ -77,9 +77,9 @@ def import_file(
     call: Invocation,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A strategy, a mode or a prompt profile.")],
 ) -> None:
-    """Store a playbook written for another tool, with its names, history and limits.
+    """Import a playbook written for another tool, with its names, history and limits.
 
-    Any protection it has belongs under a channel in seedbed.yaml.
+    If it has protection, put that under a channel in seedbed.yaml.
     """
     foreign = playbooks.read_foreign(file)
     with call.open() as space:

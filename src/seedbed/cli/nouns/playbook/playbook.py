@@ -25,7 +25,7 @@ app = typer.Typer(no_args_is_help=True)
 
 After = Annotated[
     int | None,
-    typer.Option("--after", min=0, max=2**63 - 1, help="Continue after this number, taken from the previous page."),
+    typer.Option("--after", min=0, max=2**63 - 1, help="Continue after this number, shown on the previous page."),
 ]
 
 
@@ -40,19 +40,19 @@ def list_playbooks(call: Invocation, limit: RowLimit = 20, after: After = None) 
 class PlaybookQuery:
     """What a playbook is searched by; all conditions must hold."""
 
-    text: Annotated[str | None, typer.Option("--text", help="Words that its text contains.")] = None
+    text: Annotated[str | None, typer.Option("--text", help="Words in the playbook's text.")] = None
     gene: Annotated[
-        str | None, typer.Option("--gene", metavar="PATH=VALUE", help="The value of a gene: a number or a choice.")
+        str | None, typer.Option("--gene", metavar="PATH=VALUE", help="A gene's value: a number or a choice.")
     ] = None
-    tag: Annotated[str | None, typer.Option("--tag", help="A tag it has.")] = None
-    by: Annotated[str | None, typer.Option("--by", help="Who stored it.")] = None
+    tag: Annotated[str | None, typer.Option("--tag", help="A tag on the playbook.")] = None
+    by: Annotated[str | None, typer.Option("--by", help="Who stored the playbook.")] = None
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Stored at this time or later.")] = None
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stored before this time.")] = None
 
 
 @command(app)
 def search(call: Invocation, query: PlaybookQuery, limit: RowLimit = 20, after: After = None) -> None:
-    """Find stored playbooks, newest first. All conditions must hold."""
+    """Find stored playbooks, newest first. All conditions must match."""
     first, last = options.moment(query.since, "--since"), options.moment(query.until, "--until")
     with call.open() as space:
         where = PlaybookFilter(text=query.text, gene=query.gene, tag=query.tag, by=query.by, since=first, until=last)
@@ -71,7 +71,7 @@ def _show_page(call: Invocation, space: Workspace, page: Page) -> None:
 
 @command(app)
 def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> None:
-    """Show a playbook and what is on record about it. A file needs no workspace."""
+    """Show a playbook and everything on record about it. Files need no workspace."""
     with call.open_for_files(playbook) as space:
         chosen = space.resources.playbook(playbook, options.assignments(changes))
         about = space.playbooks.about(chosen)
@@ -98,7 +98,7 @@ def diff(
     before: Annotated[str, typer.Argument(metavar="A", help=PLAYBOOK)],
     after: Annotated[str, typer.Argument(metavar="B", help="The playbook to compare it with.")],
 ) -> None:
-    """Show the differences between two playbooks: numbers old and new, text word by word. Files need no workspace."""
+    """Show the differences between two playbooks: old and new numbers, text word by word. Files need no workspace."""
     with call.open_for_files(before, after) as space:
         one, other = space.playbooks.get(before), space.playbooks.get(after)
         changes = space.playbooks.diff(one, other)
@@ -116,7 +116,7 @@ def log(
     playbook: PlaybookName,
     moves: Annotated[bool, typer.Option("--moves", help="Show how the ref itself has moved.")] = False,
 ) -> None:
-    """Show a playbook's ancestors, newest first; with --moves, where a ref has pointed."""
+    """Show a playbook's ancestors, newest first; with --moves, show what a ref has pointed to."""
     with call.open() as space:
         if moves:
             lineage.show_moves(call, *space.playbooks.moves(playbook))
@@ -130,7 +130,8 @@ def log(
 def tree(
     call: Invocation,
     playbook: Annotated[
-        str | None, typer.Argument(metavar="PLAYBOOK", help="Show its family. Default: all named playbooks.")
+        str | None,
+        typer.Argument(metavar="PLAYBOOK", help="The playbook whose family to show. Default: all named playbooks."),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", min=1, help="Show at most this many children of each playbook.")

@@ -44,14 +44,14 @@ COLUMNS = (
 def specialise(
     call: Invocation,
     base: Annotated[
-        str, typer.Argument(metavar="BASE", help="What it inherits from: a branch, a channel or another ref.")
+        str, typer.Argument(metavar="BASE", help="The base to inherit from: a branch, a channel or another ref.")
     ],
-    name: Annotated[str, typer.Argument(metavar="CORPUS/TASK", help="What it is for, such as law/qa.")],
+    name: Annotated[str, typer.Argument(metavar="CORPUS/TASK", help="Its corpus and kind of task, such as law/qa.")],
     because: Because,
 ) -> None:
-    """Start a playbook for one corpus and one kind of task from a base.
+    """Create a playbook for one corpus and one kind of task from a base.
 
-    It becomes the ref corpora/CORPUS/TASK and changes independently from there. An existing one is left unchanged.
+    It gets the ref corpora/CORPUS/TASK and changes independently from then on. An existing one is left unchanged.
     """
     if is_playbook_file(base):
         remedy = f"Run: seedbed playbook name main {base} --because REASON"
@@ -71,7 +71,7 @@ def rebase(
         typer.Option(
             "--take",
             metavar="WHAT",
-            help="Settle clashes: ours (the specialised side), theirs (the base) or mean for all; PATH=ours, "
+            help="Resolve clashes: ours (the specialised side), theirs (the base) or mean for all; PATH=ours, "
             "PATH=theirs, PATH=mean or PATH=VALUE for one. Can be repeated; those with a path take precedence.",
         ),
     ] = None,
@@ -79,10 +79,10 @@ def rebase(
 ) -> None:
     """Merge the current base into a specialised playbook, using a three-way merge.
 
-    Changes made on one side are taken; values that both sides changed differently clash and must be settled with
+    Changes made on only one side are kept; values that both sides changed differently clash, and you resolve them with
     --take. For rules, thresholds and locks, the stricter side wins.
 
-    Exits with code 1 if anything clashes, in which case nothing has moved.
+    Exits with code 1 if anything clashes, in which case nothing is changed.
     """
     resolvers, by_path = _resolvers(take or ())
     clashes: list[Clash] = []
@@ -126,7 +126,7 @@ def list_specialised(
     call: Invocation,
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only this kind of task, such as qa.")] = None,
 ) -> None:
-    """List specialised playbooks, how far each differs from what it inherits, and whether its base has moved."""
+    """List specialised playbooks, how much each differs from what it inherits, and whether its base has moved."""
     with call.open() as space:
         playbooks = [{**_document(each), **distances} for each, distances in space.playbooks.specialised(task)]
     call.list("specialised", playbooks, COLUMNS, "No specialised playbooks yet.")

@@ -46,8 +46,8 @@ def patterns(
 ) -> None:
     """Find what distinguishes good runs from bad: input words, tags, models, tool errors, lengths, steps or costs.
 
-    It reads recorded runs and runs nothing. Half of the tasks suggest patterns; those that also hold in the other half
-    are shown. Tasks from the same source never appear in both halves. A failed run gets the worst score.
+    This reads recorded runs and starts none. Patterns found in half of the tasks are shown if they also hold in the
+    other half. Tasks from the same source never appear in both halves. A failed run gets the worst score.
 
     Exits with code 0 if a pattern holds and 2 if none does.
     """

@@ -33,12 +33,12 @@ def replay(
         str, typer.Option("--mode", metavar="MODE", help="strict, lenient, or fork:K (live from step K).")
     ] = "strict",
 ) -> None:
-    """Replay a recorded run on its recorded answers, and show both side by side. The outside world is not changed.
+    """Replay a run using its recorded answers, and show both side by side. There are no external side effects.
 
     Each step is exact (as recorded), substituted (from the nearest recording), live (sent to the model now) or missed
-    (cannot be answered). If the same replay was made before, it is shown again.
+    (cannot be answered). Repeating a replay shows the stored result.
 
-    Exits with code 1 if a step is missed.
+    Exits with code 1 if any step is missed.
     """
     with call.open() as space:
         then = space.runs.get(run)

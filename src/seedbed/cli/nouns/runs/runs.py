@@ -100,7 +100,8 @@ def follow(
 ) -> None:
     """Follow runs as they happen, in any process: one line for each start, turn, tool call and end.
 
-    A single run is followed from start to end, and all runs until Ctrl-C. With --json, each line is a document.
+    A single run is followed from start to end; all runs are followed until Ctrl-C. With --json, each line is a
+    document.
     """
     with call.open() as space, suppress(KeyboardInterrupt):
         facts = space.runs.follow(run)
@@ -122,7 +123,7 @@ def export(
 ) -> None:
     """Export a run: every turn, the outcome, the cost by model, and how models were chosen.
 
-    A PDF needs --output. Characters missing from its fonts are printed as their numbers, and listed.
+    A PDF requires --output. Characters missing from its fonts are printed as code points and listed.
     """
     writers = {"json": to_json, "markdown": to_markdown, "html": to_html}
     if to not in (*writers, "pdf"):

@@ -30,8 +30,8 @@ def screen(
         typer.Option(
             "--policy",
             metavar="POLICY",
-            help="What the candidate would do: a .json file with the probability of each action, a .jsonl file with "
-            "those for each run or set of inputs, or module:function.",
+            help="The candidate policy: a .json file with the probability of each action, a .jsonl file with "
+            "them for each run or set of inputs, or module:function.",
         ),
     ],
     playbook: Annotated[
@@ -47,9 +47,9 @@ def screen(
 ) -> None:
     """Estimate how another policy would have scored at a decision that past runs made at random.
 
-    It reads recorded runs and runs nothing; it suggests what to try next and promotes nothing. If the log cannot
-    support an estimate, the reasons are shown instead. A changed prompt or model is not a policy in this sense: replay
-    it.
+    This reads recorded runs, starts none and promotes nothing: use the estimate to decide what to try next. If the log
+    cannot support an estimate, the reasons are shown instead. A changed prompt or model is not a policy in this sense;
+    use replay for that.
 
     Exits with code 0 if there is an estimate and 2 if the log cannot support one.
     """
