@@ -126,7 +126,7 @@ def show(
     dataset: DatasetName,
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many tasks to print.")] = 5,
 ) -> None:
-    """Show what a dataset contains. A file needs no workspace."""
+    """Show what a dataset contains. Files need no workspace."""
     with call.open_for_files(dataset_and_split(dataset)[0]) as space:
         tasks = space.datasets.get(dataset)
     answers = Counter(str(task.expected) for task in tasks if task.expected is not None)
@@ -211,7 +211,7 @@ def split(call: Invocation, dataset: DatasetName, parts: SplitOptions) -> None:
     """Split tasks into those to evolve on and those held out, named NAME:train and NAME:test.
 
     A file is left unchanged; its parts are written to FILE-train.jsonl and FILE-test.jsonl, or its folds to
-    FILE-folds.jsonl. The same seed always draws the same tasks. A file needs no workspace.
+    FILE-folds.jsonl. The same seed always draws the same tasks. Files need no workspace.
     """
     if not 0 < parts.share < 1:
         raise typer.BadParameter(f"found {parts.share}; expected more than 0 and less than 1", param_hint="--share")

@@ -109,7 +109,7 @@ def assign(
 ) -> None:
     """Show which playbook a user gets on a channel. Nothing is recorded.
 
-    The arm is stable, control or canary.
+    The user's arm is stable, control or canary.
     """
     with call.open() as space:
         choice = wait_for(space.channels.assignment(channel, key))

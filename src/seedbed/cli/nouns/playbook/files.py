@@ -79,7 +79,7 @@ def import_file(
 ) -> None:
     """Import a playbook written for another tool, with its names, history and limits.
 
-    If it has protection, put that under a channel in seedbed.yaml.
+    If it has limits that protect a channel, they are printed for you to add to seedbed.yaml.
     """
     foreign = playbooks.read_foreign(file)
     with call.open() as space:

@@ -31,7 +31,7 @@ def screen(
             "--policy",
             metavar="POLICY",
             help="The candidate policy: a .json file with the probability of each action, a .jsonl file with "
-            "them for each run or set of inputs, or module:function.",
+            "probabilities for each run or set of inputs, or module:function.",
         ),
     ],
     playbook: Annotated[
