@@ -2,7 +2,7 @@
 
 In Markdown, `<!-- file: NAME -->` before a block writes it to that file, `<!-- exit: 1 -->` names the exit
 codes that are right for the commands of the next block (otherwise 0). A block after `<!-- example: PATH -->`
-is the text of that file, which has tests of its own. Datasets of the product and budgets are cut in half.
+is the text of that file, which has tests of its own. Datasets of the product and budgets are cut to a third.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
 
-import forked
 import pytest
+
+import forked
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "examples").rglob("README.md"))
 BLOCK = re.compile(r"(?:<!-- (?P<note>.+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 
-SHARE = 2
+SHARE = 3
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def typed(line: str) -> list[str]:
 
 
 def shorten(*files: Path) -> None:
-    """Half of the tasks shows that the commands work; how good the answers are, other tests find out with all."""
+    """A third of the tasks shows that the commands work; how good the answers are, other tests find out with all."""
     for file in files:
         lines = file.read_text().splitlines(keepends=True)
         file.write_text("".join(sorted(random.Random(0).sample(lines, len(lines) // SHARE), key=lines.index)))

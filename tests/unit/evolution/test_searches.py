@@ -43,7 +43,7 @@ async def test_a_search_is_told_again_as_it_was() -> None:
     same = ("search", "start", "best", "budget", "spent", "ended", "optimism", "confirmed")
     assert [getattr(again, name) for name in same] == [getattr(found, name) for name in same]
     one, other = SearchView(found), SearchView(again)
-    assert (one.sentence, one.changes, one.front) == (other.sentence, other.changes, other.front)
+    assert (one.sentence, one.changes(), one.front) == (other.sentence, other.changes(), other.front)
     assert one.diversity == other.diversity
     assert [(step.offered, step.runs, step.best, step.score) for step in again.steps] == [
         (step.offered, step.runs, step.best, step.score) for step in found.steps

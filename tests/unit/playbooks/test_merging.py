@@ -47,10 +47,10 @@ def attempt(base: Playbook, one: Playbook, other: Playbook) -> Playbook | set[st
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ten_thousand_random_merges_lose_nothing_and_loosen_nothing(seed: int) -> None:
+def test_thousands_of_random_merges_lose_nothing_and_loosen_nothing(seed: int) -> None:
     rng = random.Random(seed)
     clean = clashed = 0
-    for _ in range(2_500):
+    for _ in range(600):
         base = random_playbook(rng)
         one, other = random_edit(base, rng), random_edit(base, rng)
         result = attempt(base, one, other)
@@ -69,8 +69,8 @@ def test_ten_thousand_random_merges_lose_nothing_and_loosen_nothing(seed: int) -
             for action in ("pay", "send_mail", "bulk_delete"):
                 for confidence in (0.4, 0.65, 0.85):
                     assert not result.may(action, confidence) or side.may(action, confidence)
-    assert clean > 250
-    assert clashed > 250
+    assert clean > 60
+    assert clashed > 60
 
 
 def test_what_both_sides_changed_differently_is_always_reported() -> None:

@@ -299,7 +299,8 @@ async def test_a_program_cannot_talk_its_way_out_of_a_miss() -> None:
     changed = playbook({"program": f"{__name__}:forgiving", "roles": {"writer": {**WRITER, "system": "Hum."}}})
     with pytest.raises(Missed):
         await replay(space, run, changed)
-    (again,) = (each for each in recent(space.store, 2, changed.digest, replays=True))
+    (start,) = space.store.facts(Query(kind="start", subject=changed.digest))
+    again = recall(space.store, start.key)
     assert again.status == "failed"
     assert "not replayable" in again.error
 
@@ -511,12 +512,11 @@ async def test_clock_and_chance_go_on_from_the_recording_by_the_seed() -> None:
 # Records
 
 
-async def test_replays_are_not_among_the_runs_unless_asked_for() -> None:
+async def test_replays_are_not_among_the_runs_and_are_found_by_the_run_they_repeat() -> None:
     space, book = workspace(), playbook(AGENT)
     run = await space.run(book, q="Why?", seed=3)
     again = await replay(space, run, book)
     assert [each.id for each in recent(space.store, 9)] == [run.id]
-    assert {each.id for each in recent(space.store, 9, replays=True)} == {run.id, again.id}
     tagged = space.store.facts(Query(kind="turn", subject=again.id, tag="exact"))
     assert len(list(tagged)) == 1
     found = space.store.facts(Query(kind="start", tag=f"replays {run.id}"))
