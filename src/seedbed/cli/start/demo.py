@@ -86,7 +86,7 @@ STORY = (
     ),
     Chapter(
         "Evaluate it",
-        "A quarter of the tasks is for learning. The rest is held out, unseen until the proof.",
+        "A quarter of the tasks are for learning. The rest is held out, unseen until the proof.",
         (
             ("dataset", "split", "messages.jsonl", "--share", "0.25"),
             ("evaluate", "sorter.yaml", "messages-train.jsonl"),

@@ -129,7 +129,7 @@ def evolve(
 ) -> None:
     """Search for a better playbook within a budget, and report how much of the gain holds up on other tasks.
 
-    Every candidate is stored as a child of the playbook it came from. A quarter of the tasks is used only once, at the
+    Every candidate is stored as a child of the playbook it came from. A quarter of the tasks are used only once, at the
     end. The optimizer can read a third of the rest, and candidates are selected on the others. After an interruption,
     run the same command again or use --resume: the search continues where it stopped and pays for nothing twice.
 
