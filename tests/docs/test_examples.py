@@ -76,11 +76,11 @@ def typed(line: str) -> list[str]:
     return found if plain else ["bash", "-c", line]
 
 
-def shorten(*files: Path) -> None:
+def shorten(*files: Path, share: int = SHARE) -> None:
     """A third of the tasks shows that the commands work; how good the answers are, other tests find out with all."""
     for file in files:
         lines = file.read_text().splitlines(keepends=True)
-        file.write_text("".join(sorted(random.Random(0).sample(lines, len(lines) // SHARE), key=lines.index)))
+        file.write_text("".join(sorted(random.Random(0).sample(lines, len(lines) // share), key=lines.index)))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_every_example_runs(page: Path, tmp_path: Path) -> None:
                 if line.startswith("$ "):
                     run(typed(line[2:]), folder, allowed, f"{where}: {line}")
                     if line.startswith("$ seedbed init"):
-                        shorten(*folder.rglob("messages.jsonl"))
+                        shorten(*folder.rglob("messages.jsonl"), share=2)  # some are shown as worked examples
                     # Each line is a shell of its own, so the walk follows `cd` by itself.
                     if moved := re.search(r"&& cd (\S+)$", line):
                         folder = folder / moved[1]

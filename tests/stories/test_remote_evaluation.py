@@ -138,9 +138,10 @@ async def test_when_workers_are_killed_nothing_that_was_paid_is_lost_or_paid_aga
     with serving(script=lambda request: Answer(echo(request).text, delay=0.03)) as server, opened(url, server) as space:
         doing = asyncio.ensure_future(space.evaluate(ECHO, numbers(size), metric=ExactMatch(), parallel=remote))
         for paid in sorted(chance.sample(range(1, size // 2), 3)):
-            await until(lambda paid=paid: doing.done() or (count(space.store, "turn") >= paid and workers(space.store)))
-            assert not doing.done()
-            victim = chance.choice(sorted(workers(space.store)))
+            while not (busy := workers(space.store)) or count(space.store, "turn") < paid:
+                assert not doing.done()
+                await asyncio.sleep(0.01)
+            victim = chance.choice(sorted(busy))
             paid_for = {fact.body["text"] for fact in space.store.facts(Query(kind="turn"))}
             safe |= Counter({prompt: times for prompt, times in asked(server).items() if prompt in paid_for})
             os.kill(victim, signal.SIGKILL)

@@ -15,6 +15,7 @@ from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views.lineage import show_channel
 from seedbed.release.states import percent
+from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, short
 from seedbed.workspace.channels import Channels
 
@@ -61,7 +62,7 @@ def show(call: Invocation, channel: ChannelName) -> None:
 
 def _ramp(channel: Json) -> str:
     shares, canary = channel["ramp"]["shares"], channel["canary"]
-    hold = f", {channel['ramp']['hold']} runs each" if channel["ramp"]["hold"] else ""
+    hold = f", {counted(channel['ramp']['hold'], 'run')} each" if channel["ramp"]["hold"] else ""
     last = ", the last by another person" if channel["ramp"]["approval"] else ""
     seen = f"; {canary['runs']} runs of the canary so far" if canary else ""
     return f"{', '.join(map(percent, shares)) or 'all at once'}{hold}{last}{seen}"
