@@ -81,6 +81,7 @@ async def test_a_judge_scores_the_same_wherever_it_sits_and_is_asked_once(where:
         assert len(server.requests) == 40
 
 
+@pytest.mark.parametrize("where", WHERE[:2], indirect=True)
 async def test_a_judge_within_a_reward_can_be_sent_too(where: str, tmp_path: Path) -> None:
     with serving(script=script) as server, opened(tmp_path, server) as space:
         reward = Weighted({"exact_match": 1.0, space.scorecards.metric("helpful"): 1.0})
@@ -88,6 +89,7 @@ async def test_a_judge_within_a_reward_can_be_sent_too(where: str, tmp_path: Pat
         assert result.interval.mean == 1.75
 
 
+@pytest.mark.parametrize("where", WHERE[:2], indirect=True)
 async def test_judging_runs_that_were_paid_before_costs_what_the_judge_costs(where: str, tmp_path: Path) -> None:
     with serving(script=script) as server, opened(tmp_path, server) as space:
         await space.evaluate(ECHO, numbers(10), metric=ExactMatch())

@@ -34,6 +34,13 @@ from seedbed.storage.store import Query, Store, now
 ECHO = Playbook.from_document({"roles": {"speaker": {"model": "m", "system": "Repeat."}}})
 WHERE = ["loop", "processes", pytest.param("ray", marks=pytest.mark.xdist_group("ray"))]
 REMOTE = WHERE[1:]
+# Ray moves the work as processes do; how a store is shared does not depend on it.
+REMOTE_STORES = [
+    ("processes", "sqlite"),
+    ("processes", "postgresql"),
+    pytest.param("ray", "sqlite", marks=pytest.mark.xdist_group("ray")),
+]
+STORES = [("loop", "sqlite"), ("loop", "postgresql"), *REMOTE_STORES]
 
 
 @metric
@@ -110,6 +117,7 @@ async def until(true: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize(("where", "url"), STORES, indirect=True)
 async def test_the_scorecard_is_the_same_wherever_it_is_made(where: str, url: str, tmp_path: Path) -> None:
     with serving() as server:
         with opened("memory:", server) as space:
@@ -131,6 +139,7 @@ async def test_the_scorecard_is_the_same_wherever_it_is_made(where: str, url: st
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("remote", "url"), REMOTE_STORES, indirect=True)
 async def test_when_workers_are_killed_nothing_that_was_paid_is_lost_or_paid_again(remote: str, url: str) -> None:
     chance, size = random.Random(remote + url.partition(":")[0]), 200
     safe: Counter[str] = Counter()
