@@ -166,9 +166,9 @@ async def by_price(number: int) -> tuple[str, float, float, float]:
     card = {"use": "scripted", "args": {"replies": replies}, "usd_per_million": [100, 1_000]}
     space = Workspace(Settings(by="ann", models={"m": card}), MemoryStore())
     budget = Budget(**{unit: limit, "runs": chance.choice([None, 60])})
-    given = {"metric": ExactMatch(), "optimizer": _optimizer(chance), "budget": budget}
+    options_by_name = {"metric": ExactMatch(), "optimizer": _optimizer(chance), "budget": budget}
     options = SearchOptions(patience=3, seed=number)
-    found = await space.evolve(START, tasks(chance.randint(4, 24), "s"), options=options, **given)
+    found = await space.evolve(START, tasks(chance.randint(4, 24), "s"), options=options, **options_by_name)
     turns = [fact.body for fact in space.store.facts(Query(kind="turn"))]
     counted = ("cost_usd",) if unit == "usd" else ("prompt_tokens", "completion_tokens")
     paid = sum(turn[each] for turn in turns for each in counted)

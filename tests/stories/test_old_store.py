@@ -65,7 +65,7 @@ def restore(dump: Path, database: Path) -> None:
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store as a database, restored once; nobody writes to this one."""
+    """The store as a database, restored once; no test writes to this one."""
     file = tmp_path_factory.mktemp("old") / "seedbed.db"
     restore(FIXTURE / "store.sql", file)
     return file

@@ -93,7 +93,7 @@ DEFAULTS = LiveOptions()
 
 
 def compare_canary(library: Library, channel: str, options: LiveOptions = DEFAULTS) -> LiveComparison:
-    """Compare the canary of a channel, or the last one, with its control. Raises NotFound if nobody looked in time."""
+    """Compare the canary of a channel, or the last one, with its control. Raises NotFound if no one looked in time."""
     pair = _newest_canary(library.store, channel)
     plan = pair and _begun(library.store, pair, options, 1)
     if pair is None or (plan is None and pair.is_over):

@@ -162,7 +162,7 @@ def _promoted(state: State, event: Promote) -> State | Problem:
 
 
 def _settled(state: State, playbook: Digest, keep_back: KeepBack | None, left: float = 1.0) -> State:
-    """Keep back only users who have not met the canary: nobody returns to the old playbook."""
+    """Keep back only users who have not met the canary: no user returns to the old playbook."""
     held = Held(state.stable, min(keep_back.share, left), keep_back.until) if keep_back and state.stable else None
     return State((*state.standing, playbook), held=held)
 

@@ -92,7 +92,7 @@ class Call(RunEntry):
 class Decision(RunEntry):
     """A decision at a point, its reason, and the chance with which it was made.
 
-    `answered` is for questions to a person: who answered, or why nobody did.
+    `answered` is for questions to a person: who answered, or why no one did.
     """
 
     point: str

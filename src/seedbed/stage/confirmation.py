@@ -70,7 +70,7 @@ class Questions:
 
 
 class PersonReply(NamedTuple):
-    """Yes or no, and who gave the answer, or why nobody did."""
+    """Yes or no, and who gave the answer, or why there is none."""
 
     yes: bool
     how: str

@@ -37,7 +37,7 @@ OpenRun = Callable[["Stage", str, Digest | None, Json], Awaitable[Run]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageOptions:
-    """What a stage works with. By default there is no budget, no tool and nobody to ask.
+    """What a stage works with. By default there is no budget, no tool and no one to ask.
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
     `depth` counts the runs above this one, and `above` are their playbooks, whose rules hold here too.

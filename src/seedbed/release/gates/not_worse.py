@@ -32,7 +32,7 @@ class NotWorse:
     """By each metric, the candidate is worse than the incumbent by no more than its margin, with this `error` rate.
 
     It uses the scores of both on all tasks of the verdict's dataset, with the models of its experiment: all of them, so
-    that nobody can stop where it looks good. A missing score is a refusal.
+    that no one can stop where it looks good. A missing score is a refusal.
     """
 
     margins: Mapping[str, float] = field(hash=False)

@@ -57,7 +57,7 @@ def no_alarm_gate(health: Health) -> Gate:
 def _alerts(store: Store, health: Health) -> list[Alert]:
     """The alerts to send: for a rollback, for the beginning of each alarm, and for its end."""
     known, past = [record.alert for record in history(store, health.channel)], moves(store, health.channel)
-    # Nobody needs to look at a playbook that was rolled back meanwhile.
+    # A playbook that was rolled back meanwhile needs no attention.
     begun = _begun(health, known) if serves(past[-1].body["to"], health.newer) else ()
     return [*_rollbacks(health, known, past), *begun, *_over(health, known)]
 

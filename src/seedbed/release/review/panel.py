@@ -97,14 +97,14 @@ class Panel:
         if not self.reviewers and not self.roles:
             return f"somebody other than {' or '.join(barred)}"
         return " or ".join(name for name in self.reviewers if self.has(name) and name not in barred) or (
-            "a reviewer: the workspace file names nobody who may"
+            "a reviewer: the workspace file names no one who may"
         )
 
     def _holders(self, barred: Mapping[str, str]) -> str:
         def named(role: str) -> str:
             free = [name for name, roles in self.reviewers.items() if role in roles and name not in barred]
             return (
-                f"one for {role} by {' or '.join(free) or 'a reviewer: the workspace file names nobody with this role'}"
+                f"one for {role} by {' or '.join(free) or 'a reviewer: the workspace file names no one with this role'}"
             )
 
         return "; ".join(map(named, self.roles))

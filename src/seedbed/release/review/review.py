@@ -1,4 +1,4 @@
-"""Review: people approve or refuse a candidate with a reason. Nobody approves their own."""
+"""Review: people approve or refuse a candidate with a reason, and never their own."""
 
 from __future__ import annotations
 

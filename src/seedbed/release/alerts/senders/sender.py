@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 class NotDelivered(SeedbedError):
-    """An alert reached nobody. `again` says whether another attempt may help."""
+    """An alert reached no recipient. `again` says whether another attempt may help."""
 
     def __init__(self, message: str, again: bool) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class Sender(Protocol):
     def at_least(self) -> Severity: ...
 
     async def send(self, alert: Alert) -> str:
-        """Notify people. Returns whom it did not reach, if some. Raises NotDelivered if it reached nobody."""
+        """Notify people. Returns whom it did not reach, if some. Raises NotDelivered if it reached no one."""
 
 
 def wants(sender: Sender, alert: Alert) -> bool:
