@@ -1,6 +1,6 @@
 """Stores shared by processes that race each other and are killed at any moment.
 
-By default four seconds of racing and forty kills for each store; SEEDBED_TEST_SOAK_SECONDS and SEEDBED_TEST_KILLS
+By default two seconds of racing and fifteen kills for each store; SEEDBED_TEST_SOAK_SECONDS and SEEDBED_TEST_KILLS
 change that, and --log-cli-level=INFO shows what happened.
 """
 
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 WORKERS = 8
 ROUNDS = 10
-SOAK_SECONDS = float(os.environ.get("SEEDBED_TEST_SOAK_SECONDS", "4"))
-KILLS = int(os.environ.get("SEEDBED_TEST_KILLS", "40"))
+SOAK_SECONDS = float(os.environ.get("SEEDBED_TEST_SOAK_SECONDS", "2"))
+KILLS = int(os.environ.get("SEEDBED_TEST_KILLS", "15"))
 KINDS = ("cell", "turn", "approval", "cell", "key")
 
 processes = multiprocessing.get_context("forkserver")

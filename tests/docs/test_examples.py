@@ -2,7 +2,7 @@
 
 In Markdown, `<!-- file: NAME -->` before a block writes it to that file, `<!-- exit: 1 -->` names the exit
 codes that are right for the commands of the next block (otherwise 0). A block after `<!-- example: PATH -->`
-is the text of that file, which has tests of its own. Datasets of the product and budgets are cut to a third.
+is the text of that file, which has tests of its own. Datasets of the product are cut to a sixth and budgets to a fifth.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PAGES += sorted((ROOT / "examples").rglob("README.md"))
 BLOCK = re.compile(r"(?:<!-- (?P<note>.+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 
-SHARE = 3
+TASKS, BUDGET = 6, 5
+"""By how much datasets and budgets are cut."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def run(command: list[str], folder: Path, allowed: set[int], where: str) -> None
 
 def typed(line: str) -> list[str]:
     """A line as a command: of seedbed, if it is that alone, or for the shell. Budgets are cut as tasks are."""
-    line = re.sub(r'"(\d+) runs"', lambda budget: f'"{int(budget[1]) // SHARE} runs"', line)
+    line = re.sub(r'"(\d+) runs"', lambda budget: f'"{int(budget[1]) // BUDGET} runs"', line)
     words = shlex.shlex(line.partition(" && cd ")[0], posix=True, punctuation_chars="();<>|&$*`")
     words.whitespace_split = True
     found = list(words)
@@ -76,8 +77,8 @@ def typed(line: str) -> list[str]:
     return found if plain else ["bash", "-c", line]
 
 
-def shorten(*files: Path, share: int = SHARE) -> None:
-    """A third of the tasks shows that the commands work; how good the answers are, other tests find out with all."""
+def shorten(*files: Path, share: int = TASKS) -> None:
+    """A few of the tasks show that the commands work; how good the answers are, other tests find out with all."""
     for file in files:
         lines = file.read_text().splitlines(keepends=True)
         file.write_text("".join(sorted(random.Random(0).sample(lines, len(lines) // share), key=lines.index)))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("SEEDBED_TEST_COMPARISON_KILLS", "10"))
+KILLS = int(os.environ.get("SEEDBED_TEST_COMPARISON_KILLS", "5"))
 
 DRIVER = '''
 import asyncio, json, os, random, signal, sys, time

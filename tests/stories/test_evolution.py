@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-KILLS = int(os.environ.get("SEEDBED_TEST_SEARCH_KILLS", "40"))
+KILLS = int(os.environ.get("SEEDBED_TEST_SEARCH_KILLS", "16"))
 PATH = Path(__file__).parents[2] / "benchmarks" / "budget.py"
 
 

@@ -26,7 +26,6 @@ from seedbed.storage.store import Query, now
 
 ECHO = Playbook.from_document({"roles": {"speaker": {"model": "m", "system": "Repeat.", "max_tokens": 4}}})
 HELPFUL = {"judge": "rubric", "model": "j", "rubric": "Does it help?", "max_tokens": 4}
-WHERE = ["loop", "processes", pytest.param("ray", marks=pytest.mark.xdist_group("ray"))]
 
 
 def numbers(size: int) -> Dataset:
@@ -53,11 +52,9 @@ def opened(folder: Path, server: ModelServer) -> Iterator[Workspace]:
         space.close()
 
 
-@pytest.fixture(params=WHERE)
+@pytest.fixture(params=["loop", "2"])
 def where(request: pytest.FixtureRequest) -> str:
-    if request.param == "ray":
-        request.getfixturevalue("ray")
-    return "2" if request.param == "processes" else str(request.param)
+    return str(request.param)
 
 
 def paid(space: Workspace) -> float:
@@ -81,7 +78,6 @@ async def test_a_judge_scores_the_same_wherever_it_sits_and_is_asked_once(where:
         assert len(server.requests) == 40
 
 
-@pytest.mark.parametrize("where", WHERE[:2], indirect=True)
 async def test_a_judge_within_a_reward_can_be_sent_too(where: str, tmp_path: Path) -> None:
     with serving(script=script) as server, opened(tmp_path, server) as space:
         reward = Weighted({"exact_match": 1.0, space.scorecards.metric("helpful"): 1.0})
@@ -89,7 +85,6 @@ async def test_a_judge_within_a_reward_can_be_sent_too(where: str, tmp_path: Pat
         assert result.interval.mean == 1.75
 
 
-@pytest.mark.parametrize("where", WHERE[:2], indirect=True)
 async def test_judging_runs_that_were_paid_before_costs_what_the_judge_costs(where: str, tmp_path: Path) -> None:
     with serving(script=script) as server, opened(tmp_path, server) as space:
         await space.evaluate(ECHO, numbers(10), metric=ExactMatch())

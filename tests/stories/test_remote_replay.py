@@ -21,8 +21,6 @@ from seedbed.experiments.sources import PastRuns, past_runs
 from seedbed.settings import Settings
 from seedbed.storage.store import Query, Store
 
-WHERE = ["processes", pytest.param("ray", marks=pytest.mark.xdist_group("ray"))]
-
 OLD, NEW = (
     Playbook.from_document({"roles": {"one": {"model": "m", "system": system, "max_tokens": 1}}})
     for system in ("Even or odd?", "Even or odd? Think.")
@@ -46,14 +44,6 @@ def opened(folder: Path, server: ModelServer, name: str = "seedbed") -> Iterator
         space.close()
 
 
-@pytest.fixture(params=WHERE)
-def remote(request: pytest.FixtureRequest) -> str:
-    if request.param == "ray":
-        request.getfixturevalue("ray")
-        return "ray"
-    return "2"
-
-
 def known(size: int) -> Dataset:
     return Dataset(tuple(Task(f"t{n}", {"question": f"Is it {n}"}, "odd" if n % 2 else "even") for n in range(size)))
 
@@ -73,17 +63,21 @@ def told(verdict: Any) -> tuple[Any, ...]:
     return verdict.finding, verdict.tasks, verdict.at_most, verdict.outcomes, verdict.difference
 
 
-async def test_past_runs_replayed_by_other_processes_come_to_the_same_verdict(remote: str, tmp_path: Path) -> None:
+async def test_past_runs_replayed_by_other_processes_come_to_the_same_verdict(tmp_path: Path) -> None:
     verdicts = []
     with serving(script=parity) as server:
         with opened(tmp_path, server, "loop") as space:
             past = await lived(space)
-        shutil.copy(tmp_path / "loop.db", tmp_path / f"{remote}.db")
-        for where in ("loop", remote):
+        shutil.copy(tmp_path / "loop.db", tmp_path / "processes.db")
+        for where in ("loop", "processes"):
             server.requests.clear()
             with opened(tmp_path, server, where) as space:
                 verdict = await space.compare(
-                    OLD, NEW, on=replace(past, mode="fork:1"), metric=ExactMatch(), parallel=where
+                    OLD,
+                    NEW,
+                    on=replace(past, mode="fork:1"),
+                    metric=ExactMatch(),
+                    parallel={"processes": 2}.get(where, where),
                 )
                 replays = verdict.replays
                 assert replays
@@ -92,7 +86,7 @@ async def test_past_runs_replayed_by_other_processes_come_to_the_same_verdict(re
                 assert not verify(space.store, [verdict.experiment])[verdict.experiment]
                 assert certificate(space.store, verdict.experiment).flags["replay_coverage"]
                 starts = [fact for fact in space.store.facts(Query(kind="start")) if "replay" in fact.body]
-                assert (len(starts), len({fact.body["worker"] for fact in starts}) > 1) == (80, where == remote)
+                assert (len(starts), len({fact.body["worker"] for fact in starts}) > 1) == (80, where == "processes")
             asked = Counter(str(request["messages"]) for request in server.requests)
             assert (len(asked), set(asked.values())) == (80, {1})  # each playbook at each task, once
             verdicts.append(told(verdict))
@@ -111,11 +105,11 @@ async def test_recordings_that_cannot_answer_are_told_of_by_the_process_that_fou
             await space.compare(OLD, NEW, on=past, metric=ExactMatch(), parallel=2)
 
 
-async def test_replays_by_other_processes_never_cost_more_than_was_said_and_go_on(remote: str, tmp_path: Path) -> None:
+async def test_replays_by_other_processes_never_cost_more_than_was_said_and_go_on(tmp_path: Path) -> None:
     with serving(script=parity) as server, opened(tmp_path, server) as space:
         past = await lived(space)
         before = paid(space.store)
-        how: dict[str, Any] = {"metric": ExactMatch(), "on": replace(past, mode="fork:1"), "parallel": remote}
+        how: dict[str, Any] = {"metric": ExactMatch(), "on": replace(past, mode="fork:1"), "parallel": 2}
         with pytest.raises(BudgetSpent, match="higher limit"):
             await space.compare(OLD, NEW, max_cost_usd=30.0, **how)
         assert 0 < paid(space.store) - before <= 30.0
@@ -125,12 +119,12 @@ async def test_replays_by_other_processes_never_cost_more_than_was_said_and_go_o
         assert paid(space.store) - before == 80.0  # each replay once, whoever paid for it
 
 
-async def test_both_arms_of_a_comparison_by_other_processes_share_the_money(remote: str, tmp_path: Path) -> None:
+async def test_both_arms_of_a_comparison_by_other_processes_share_the_money(tmp_path: Path) -> None:
     with serving(script=parity) as server, opened(tmp_path, server) as space:
         with pytest.raises(BudgetSpent, match="higher limit"):
-            await space.compare(OLD, OLD_TOO, on=known(40), metric=ExactMatch(), max_cost_usd=30.0, parallel=remote)
+            await space.compare(OLD, OLD_TOO, on=known(40), metric=ExactMatch(), max_cost_usd=30.0, parallel=2)
         assert 0 < paid(space.store) <= 30.0
-        verdict = await space.compare(OLD, OLD_TOO, on=known(40), metric=ExactMatch(), parallel=remote)
+        verdict = await space.compare(OLD, OLD_TOO, on=known(40), metric=ExactMatch(), parallel=2)
         assert (verdict.tasks, verdict.failed) == (40, ())
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("SEEDBED_TEST_RUN_KILLS", "40"))
+KILLS = int(os.environ.get("SEEDBED_TEST_RUN_KILLS", "12"))
 
 DRIVER = '''
 import asyncio, json, os, random, signal, sys, time
@@ -141,7 +141,9 @@ told = {
     "other outcome": 0,
     "unclean": 0,
 }
-for _ in range(kills):
+for _ in range(10 * kills):
+    if told["interrupted"] == kills:
+        break
     store = open_store(url)
     before = {fact.key for fact in store.facts(Query(kind="start"))}
     store.close()
@@ -195,13 +197,13 @@ def test_a_killed_run_goes_on_and_pays_at_most_the_calls_under_way_again(
     """On a line of steps that ends in three at a time; and on a tree: a loop, after three runs opened at a time that
     have such a loop themselves."""
     url = f"sqlite:///{tmp_path / 'runs.db'}" if backend == "sqlite" else request.getfixturevalue("postgres_url")
-    kills = KILLS if backend == "sqlite" else max(1, KILLS // 10)
+    kills = KILLS if backend == "sqlite" else max(1, KILLS // 5)
     arguments = [url, str(tmp_path / "calls"), str(kills), "1", shape]
     done = subprocess.run([sys.executable, "-c", DRIVER, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     logging.getLogger(__name__).info("%s on %s: %s", shape, backend, told)
-    assert told["interrupted"] > kills / 4
+    assert told["interrupted"] == kills
     assert told["not resumable"] == 0
     assert told["durable asked again"] == 0
     assert told["most asked again"] <= 3  # so many are under way together; each is repeated at most once
