@@ -16,6 +16,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
+import hypothesis
 import psycopg
 import pytest
 
@@ -37,6 +38,15 @@ _LATER = [
 ]
 _OURS = [module.name for module in walk_packages(seedbed.__path__, "seedbed.") if not module.name.endswith("__main__")]
 multiprocessing.set_forkserver_preload(["__main__", *_LATER, *_OURS])
+
+# SEEDBED_TEST_EXAMPLES=500 tries more. How long one takes depends on what else the machine does.
+hypothesis.settings.register_profile(
+    "seedbed",
+    max_examples=int(os.environ.get("SEEDBED_TEST_EXAMPLES", "25")),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("seedbed")
 
 _names = (f"test_{number}" for number in count())
 

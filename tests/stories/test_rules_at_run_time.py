@@ -131,7 +131,7 @@ orders = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.lists(orders, min_size=1, max_size=4), st.booleans())
 async def test_nothing_that_a_model_says_passes_a_never_rule(said: list[Any], changes: bool) -> None:
     sent.clear()

@@ -29,14 +29,14 @@ def parsed(text: str, **options: Any) -> Any:
     return documents.parse(text, "x.yaml", PlaybookError, **options).value
 
 
-@settings(max_examples=500, deadline=None)
+@settings(deadline=None)
 @given(values)
 def test_every_json_value_survives_yaml_and_json(value: object) -> None:
     assert parsed(documents.to_yaml(value)) == value
     assert parsed(documents.to_json(value), as_json=True) == value
 
 
-@settings(max_examples=500, deadline=None)
+@settings(deadline=None)
 @given(awkward_lines)
 def test_texts_of_several_lines_survive_yaml(text: str) -> None:
     assert parsed(documents.to_yaml({"k": text, "l": [{"n": text}]})) == {"k": text, "l": [{"n": text}]}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from seedbed.errors import SeedbedError
 from seedbed.stats.arrays import Floats, check_finite
@@ -94,5 +94,5 @@ def _welch(mean: float, parts: list[tuple[float, int]], confidence: float, n: in
     if variance == 0:
         return Interval(mean, mean, mean, confidence, n)
     freedom = 1 / sum((part / variance) ** 2 / degrees for part, degrees in parts)
-    reach = float(special.stdtrit(freedom, (1 + confidence) / 2)) * math.sqrt(variance)
+    reach = float(scipy.special.stdtrit(freedom, (1 + confidence) / 2)) * math.sqrt(variance)
     return Interval(mean, mean - reach, mean + reach, confidence, n)

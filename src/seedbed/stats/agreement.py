@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy import special
+import scipy
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Floats
@@ -218,5 +218,5 @@ def _normal(counts: Floats, distances: Floats, confidence: float) -> tuple[float
     by_chance = float(rows @ close @ columns)
     spread = close - ((close @ columns)[:, None] + (rows @ close)[None, :]) * (1 - kappa)
     variance = float(np.sum(shares * spread**2)) - (kappa - by_chance * (1 - kappa)) ** 2
-    reach = float(special.ndtri((1 + confidence) / 2)) * math.sqrt(max(variance, 0.0) / n) / (1 - by_chance)
+    reach = float(scipy.special.ndtri((1 + confidence) / 2)) * math.sqrt(max(variance, 0.0) / n) / (1 - by_chance)
     return kappa - reach, kappa + reach

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Floats
@@ -113,7 +113,7 @@ def chances(beliefs: Mapping[str, Belief], penalties: Mapping[str, float] | None
     nodes = np.clip(means + deviations * NODES, 0.0, 1.0) - shift[:, None]
     # Below the highest of the lower ends no draw can be the best.
     edges = np.unique(nodes[nodes >= nodes[:, 0].max()])
-    below = special.betainc(good, bad, np.clip(edges + shift[:, None], 0.0, 1.0))
+    below = scipy.special.betainc(good, bad, np.clip(edges + shift[:, None], 0.0, 1.0))
     # The chance of an arm is the integral, over its own distribution, of the chance that all others lie below.
     others = _product_of_others(below)
     mass = (np.diff(below, axis=1) * (others[:, 1:] + others[:, :-1]) / 2).sum(axis=1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import special
+import scipy
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Floats, check_finite
@@ -64,7 +64,7 @@ def risk_difference(wins: int, losses: int, n: int, confidence: float = 0.95) ->
     if n == 0:
         return Interval(math.nan, -1.0, 1.0, confidence, 0)
     mean = (wins - losses) / n
-    z = float(special.ndtri((1 + confidence) / 2))
+    z = float(scipy.special.ndtri((1 + confidence) / 2))
     high = _crossing(lambda difference: _score(difference, wins, losses, n) + z, mean, 1.0)
     low = -_crossing(lambda difference: _score(difference, losses, wins, n) + z, -mean, 1.0)
     return Interval(mean, low, high, confidence, n)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
+import scipy
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Bools, Floats, Indexes, check_finite, number_clusters
@@ -73,7 +73,7 @@ def mean_interval(
         return Interval(mean, -math.inf, math.inf, confidence, n)
     errors = np.bincount(members, weights=units - mean)
     standard_error = math.sqrt(count / (count - 1) * math.fsum(errors**2)) / n
-    reach = float(special.stdtrit(count - 1, (1 + confidence) / 2)) * standard_error
+    reach = float(scipy.special.stdtrit(count - 1, (1 + confidence) / 2)) * standard_error
     return Interval(mean, mean - reach, mean + reach, confidence, n)
 
 
@@ -120,7 +120,7 @@ def _wilson_ends(share: float, n: float, z: float) -> tuple[float, float]:
 
 
 def _normal_quantile(confidence: float) -> float:
-    return float(special.ndtri((1 + confidence) / 2))
+    return float(scipy.special.ndtri((1 + confidence) / 2))
 
 
 def exact_rate(successes: int, n: int, confidence: float = 0.95) -> Interval:
@@ -130,15 +130,15 @@ def exact_rate(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """
     _check_rate(successes, n, confidence)
     tail = (1 - confidence) / 2
-    low = 0.0 if successes == 0 else float(special.betaincinv(successes, n - successes + 1, tail))
-    high = 1.0 if successes == n else float(special.betainccinv(successes + 1, n - successes, tail))
+    low = 0.0 if successes == 0 else float(scipy.special.betaincinv(successes, n - successes + 1, tail))
+    high = 1.0 if successes == n else float(scipy.special.betainccinv(successes + 1, n - successes, tail))
     return Interval(successes / n if n else math.nan, low, high, confidence, n)
 
 
 def mcnemar(wins: int, losses: int) -> float:
     """The exact two-sided p-value of "wins and losses are equally likely", for a number of tasks fixed in advance."""
     check_counts(wins=wins, losses=losses)
-    return min(1.0, 2 * float(special.bdtr(min(wins, losses), wins + losses, 0.5)))
+    return min(1.0, 2 * float(scipy.special.bdtr(min(wins, losses), wins + losses, 0.5)))
 
 
 def after_stopping(
@@ -242,7 +242,7 @@ def _stopped(wins: Bools, differed: Indexes, upper: Indexes, lower: Indexes, con
         those = slice(None, observed + observed_too)
 
         def good(wins: float) -> bool:
-            odds = special.xlogy(won[those], 2 * wins) + special.xlogy(lost[those], 2 - 2 * wins)
+            odds = scipy.special.xlogy(won[those], 2 * wins) + scipy.special.xlogy(lost[those], 2 - 2 * wins)
             return float(np.exp(chances[those] + odds).sum()) >= chance
 
         return first_enough(good, 0.0, 1.0)
@@ -253,7 +253,7 @@ def _stopped(wins: Bools, differed: Indexes, upper: Indexes, lower: Indexes, con
     low, high = (
         often * (2 * each - 1) for each in (share(tail, observed_too=True), share(1 - tail, observed_too=False))
     )
-    unsure = float(special.ndtri(1 - tail)) * abs(mean) * math.sqrt((1 - often) / (often * n))
+    unsure = float(scipy.special.ndtri(1 - tail)) * abs(mean) * math.sqrt((1 - often) / (often * n))
     low, high = mean - math.hypot(mean - low, unsure), mean + math.hypot(high - mean, unsure)
     return Interval(mean, max(low, -1.0), min(high, 1.0), confidence, n)
 
@@ -312,7 +312,7 @@ def _on_the_way(drift: float, time: float, below: float, above: float, least: fl
     low, high = ((end - starts - drift * time) / root for end in (least, above))
     # Both ends in the lower tail, where the logarithm of the chance is exact.
     low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)
-    rare, common = special.log_ndtr(low), special.log_ndtr(high)
+    rare, common = scipy.special.log_ndtr(low), scipy.special.log_ndtr(high)
     return float(signs @ (np.exp(drift * starts + common) * -np.expm1(rare - common)))
 
 

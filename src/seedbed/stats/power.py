@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
+import scipy
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Indexes
@@ -24,8 +24,8 @@ def sample_size(effect: float, discordance: float, *, alpha: float = 0.05, power
     check_effect(effect, discordance)
     _check_share("alpha", alpha)
     _check_share("power", power)
-    spread = special.ndtri(1 - alpha) * math.sqrt(discordance)
-    spread += special.ndtri(power) * math.sqrt(discordance - effect**2)
+    spread = scipy.special.ndtri(1 - alpha) * math.sqrt(discordance)
+    spread += scipy.special.ndtri(power) * math.sqrt(discordance - effect**2)
     return max(1, math.ceil(float(spread / effect) ** 2)) if spread > 0 else 1
 
 
@@ -58,14 +58,14 @@ def _wins_needed(tasks: int, alpha: float) -> Indexes:
     """For each number of tasks that differ, from 0, the fewest wins with a one-sided p-value of at most alpha."""
     needed, wins = [], 1
     for differing in range(tasks + 1):
-        while special.bdtrc(wins - 1, differing, 0.5) > alpha:
+        while scipy.special.bdtrc(wins - 1, differing, 0.5) > alpha:
             wins += 1
         needed.append(wins)
     return np.array(needed)
 
 
 def _power(needed: Indexes, effect: float, discordance: float) -> float:
-    differing = np.arange(len(needed))
+    special, differing = scipy.special, np.arange(len(needed))
     tasks = len(needed) - 1
     ways = special.gammaln(tasks + 1) - special.gammaln(differing + 1) - special.gammaln(tasks - differing + 1)
     often = special.xlogy(differing, discordance) + special.xlog1py(tasks - differing, -discordance)

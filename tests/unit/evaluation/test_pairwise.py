@@ -47,7 +47,7 @@ class Fickle(Court):
 
 
 @given(st.text(max_size=8), st.text(max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 async def test_swapping_the_answers_turns_the_preference_round(one: str, other: str) -> None:
     judge = Pairwise(perform=Fickle([]).perform)
     there = await judge(answered(one), answered(other), TASK)

@@ -177,7 +177,7 @@ async def values(operator: Operator, parent: Playbook, path: str, mates: Sequenc
     return {genes(child)[path].value for child in made}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 async def test_children_are_sound_and_leave_locks_rules_and_placeholders_alone(seed: int) -> None:
     rng = random.Random(seed)

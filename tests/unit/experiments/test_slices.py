@@ -34,7 +34,7 @@ def test_draws_come_near_to_listing_all_orders() -> None:
     assert permutation(inside, scores, np.zeros(7, int)) == pytest.approx(exact, abs=0.015)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 @given(st.integers(0, 1000), st.booleans())
 def test_scores_are_dealt_out_within_strata_only(seed: int, binary: bool) -> None:
     """Whatever lies between the strata is no evidence: moving all scores of one changes nothing."""

@@ -368,7 +368,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreakerAmongOverlappingCalls = BreakerMachine.TestCase
-TestBreakerAmongOverlappingCalls.settings = settings(deadline=None, max_examples=60, stateful_step_count=60)
+TestBreakerAmongOverlappingCalls.settings = settings(deadline=None, stateful_step_count=60)
 
 
 # Lines

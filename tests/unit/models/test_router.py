@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, SeedbedError, SettingsError
@@ -294,7 +294,6 @@ outcomes = st.lists(
 CARDS: dict[str, dict[str, Any]] = {"a": {"skill": {"law": 0.8}}, "b": {"usd_per_million": [5, 5]}, "c": {}}
 
 
-@settings(max_examples=50)
 @given(outcomes, st.integers(), st.sampled_from(["law", "art"]), st.permutations(list(CARDS)))
 def test_a_choice_depends_on_outcomes_and_seed_not_on_order_or_earlier_choices(
     learned: list[dict[str, Any]], seed: int, task: str, order: list[str]

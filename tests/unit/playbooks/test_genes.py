@@ -125,14 +125,14 @@ def test_all_refused_values_are_told_at_once() -> None:
     assert len(wrong.value.problems) == 3
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(seeds)
 def test_leaves_put_together_give_the_playbook_back(seed: int) -> None:
     playbook = random_playbook(random.Random(seed))
     assert build(flatten(playbook)) == playbook
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(seeds)
 def test_distance_is_a_symmetric_measure_between_0_and_1(seed: int) -> None:
     rng = random.Random(seed)

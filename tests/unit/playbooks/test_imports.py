@@ -23,7 +23,7 @@ def test_every_example_comes_back_equal_to_the_letter(path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_any_document_is_recognised_and_comes_back_equal_even_from_a_store(name: str, data: st.DataObject) -> None:
     given_document = data.draw(ANY[name])
     before = copy.deepcopy(given_document)
@@ -38,7 +38,7 @@ def test_any_document_is_recognised_and_comes_back_equal_even_from_a_store(name:
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_edits_after_import_are_in_the_export(name: str, data: st.DataObject) -> None:
     found = import_document(data.draw(ANY[name]))
     playbook = edited(found.playbook, data)
@@ -46,7 +46,7 @@ def test_edits_after_import_are_in_the_export(name: str, data: st.DataObject) ->
 
 
 @given(parent=modes(), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_a_mode_that_extends_another_comes_back_equal_without_the_other(parent: dict[str, Any], data: Any) -> None:
     names = sorted(parent["prompts"])
     child = {

@@ -57,7 +57,7 @@ def test_a_parent_must_be_known_before_its_child(library: Library) -> None:
         library.keep(START, because="x", parents=["b2:" + "0" * 64])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_lineage_never_forms_a_circle(seed: int) -> None:
     rng = random.Random(seed)

@@ -33,7 +33,7 @@ def shuffled(value: Any, rng: random.Random) -> Any:
     return [shuffled(item, rng) for item in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_digest_depends_on_neither_key_order_nor_format(seed: int) -> None:
     rng = random.Random(seed)
@@ -45,7 +45,7 @@ def test_the_digest_depends_on_neither_key_order_nor_format(seed: int) -> None:
         assert again.document() == playbook.document()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_different_content_has_a_different_digest(seed: int) -> None:
     rng = random.Random(seed)
@@ -54,7 +54,7 @@ def test_different_content_has_a_different_digest(seed: int) -> None:
     assert (edited.content() == playbook.content()) == (edited.digest == playbook.digest)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=400))
 def test_any_text_survives_a_round_trip_through_files(text: str) -> None:
     playbook = Playbook.from_document({"roles": {"writer": {"system": text}}, "meta": {"note": text}})
@@ -212,7 +212,7 @@ def test_parameters_may_be_bare_and_whole_ones_come_as_int() -> None:
         playbook.parameter("e")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_published_schema_accepts_every_playbook(seed: int) -> None:
     jsonschema.Draft202012Validator(Playbook.file_schema()).validate(random_playbook(random.Random(seed)).document())

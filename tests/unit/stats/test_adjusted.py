@@ -101,7 +101,7 @@ def test_replays_that_never_disagreed_are_not_taken_for_perfect() -> None:
     assert interval.high - interval.low > 1.5 * (everything.high - everything.low)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(SCORES.filter(bool), st.lists(st.floats(-5, 5), max_size=60), st.randoms(use_true_random=False))
 def test_ppi_turns_around_with_its_arms_and_ignores_order(
     pairs: list[tuple[float, float]], others: list[float], chance: random.Random

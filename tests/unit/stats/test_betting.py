@@ -27,7 +27,7 @@ def money(values: list[float], mean: float, side: str, effect: float | None) -> 
 
 
 @given(graded, st.sampled_from([0.0, 0.1, -0.2]), st.sampled_from([None, 0.1, 0.5]))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_evidence_is_the_log_of_the_money_won_by_bets_of_each_size(
     values: list[float], d0: float, effect: float | None
 ) -> None:
@@ -161,7 +161,7 @@ def test_p_is_one_over_the_most_evidence_ever_and_at_most_alpha_exactly_when_sup
 
 
 @given(graded, st.sampled_from([0.8, 0.95]))
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_interval_is_where_neither_side_has_made_enough_money(values: list[float], confidence: float) -> None:
     rule = Betting()
     for value in values:

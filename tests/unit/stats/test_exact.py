@@ -120,7 +120,7 @@ def test_futile_errs_with_chance_at_most_beta_over_all_sequences_of_a_short_test
 
 
 @given(differences)
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_looking_for_futility_moves_no_other_boundary(sequence: list[int]) -> None:
     plain = answers(sequence, at_most=60)
     looking = told(ExactMcNemar(at_most=60, effect=0.2), sequence)
@@ -150,7 +150,7 @@ def test_many_tests_at_once_end_as_each_alone(spend: str, effect: float | None) 
 
 
 @given(differences, st.sampled_from([0.01, 0.05, 0.2]))
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_test_interrupted_after_every_task_goes_on_bit_for_bit(sequence: list[int], alpha: float) -> None:
     rule = ExactMcNemar(alpha=alpha, at_most=60)
     resumed = []
@@ -164,7 +164,7 @@ def test_test_interrupted_after_every_task_goes_on_bit_for_bit(sequence: list[in
 
 
 @given(differences)
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_trading_the_two_playbooks_mirrors_the_answer(sequence: list[int]) -> None:
     mirrored = {"superior": "inferior", "inferior": "superior"}
     there = answers(sequence, at_most=60)
@@ -175,7 +175,7 @@ def test_trading_the_two_playbooks_mirrors_the_answer(sequence: list[int]) -> No
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_boundary_depends_on_which_tasks_differ_and_not_on_who_won(differs: list[bool], random: Random) -> None:
     expected = boundaries(differs)
     sequence = [random.choice([1, -1]) if one else 0 for one in differs]

@@ -33,7 +33,7 @@ def test_fixed_power_is_the_share_of_experiments_that_end_significant() -> None:
     assert fixed_power(60, 0.2, 0.5) == pytest.approx(share, abs=0.012)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(st.integers(1, 200), st.floats(0.01, 1), st.floats(0.001, 0.3))
 def test_the_fixed_test_never_exceeds_alpha(tasks: int, discordance: float, alpha: float) -> None:
     assert 0 <= fixed_power(tasks, 0, discordance, alpha=alpha) <= alpha * (1 + 1e-9)
@@ -161,7 +161,7 @@ def test_after_stopping_is_too_high_as_often_as_too_low_where_the_plain_mean_is_
         assert np.median(means) - effect > 0.03
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([1, 0, -1]), min_size=1, max_size=40), st.data())
 def test_swapping_the_arms_turns_the_estimate_around(signs: list[int], data: st.DataObject) -> None:
     differing = np.cumsum(np.abs(signs)).tolist()

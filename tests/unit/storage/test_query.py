@@ -108,7 +108,7 @@ def paged(store: Store, query: Query, size: int) -> list[Fact]:
 kinds = (f"kind{number}" for number in range(10**9))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(rows, some_queries(), st.sampled_from([0, 3, 6, 10_000]), st.sampled_from([0, 13]), st.integers(1, 3))
 def test_every_query_has_the_same_answer_in_every_store_whole_and_in_pages(
     stores: dict[str, UpkeptStore],

@@ -100,7 +100,7 @@ def test_when_redis_is_killed_each_process_keeps_the_limit_by_itself_and_says_so
     assert too_soon(shared, 8) == []
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     requests=st.none() | st.integers(1, 5),
     most=st.none() | st.integers(1, 50),

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+import scipy
 
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.variation.sentences import split
@@ -84,15 +84,15 @@ class Effects:
                 belief = part**2 * alike + LEVEL**2 + usual
                 belief[np.diag_indices_from(belief)] += own**2
                 covariance = belief + np.diag(noise)
-                factor = cho_factor(covariance, lower=True)
-                weights = cho_solve(factor, self._seen)
+                factor = scipy.linalg.cho_factor(covariance, lower=True)
+                weights = scipy.linalg.cho_solve(factor, self._seen)
                 fits = -0.5 * float(self._seen @ weights) - float(np.log(np.diag(factor[0])).sum())
                 if fits > best:
                     best, self._part, self._own = fits, part, own
                     self._belief, self._factor, self._weights = belief, factor, weights
         self._noises = noise
         self.means: Floats = self._scale * (self._base + self._belief @ self._weights)
-        known = self._belief - self._belief @ cho_solve(self._factor, self._belief)
+        known = self._belief - self._belief @ scipy.linalg.cho_solve(self._factor, self._belief)
         self.deviations: Floats = self._scale * np.sqrt(np.maximum(np.diag(known), 1e-12))
 
     def worth(self) -> dict[GenePart, float]:
@@ -106,7 +106,7 @@ class Effects:
         guess = usual + chance.normal(0.0, self._part, len(self.parts))
         others = LEVEL * chance.normal() + chance.normal(0.0, self._own, len(self.places))
         seen = self._has @ guess + others + chance.normal(0.0, np.sqrt(self._noises))
-        weights = cho_solve(self._factor, self._seen - seen)
+        weights = scipy.linalg.cho_solve(self._factor, self._seen - seen)
         effects = guess + self._part**2 * self._has.T @ weights + USUAL**2 * float(self._many @ weights)
         return dict(zip(self.parts, (self._scale * effects).tolist(), strict=True))
 

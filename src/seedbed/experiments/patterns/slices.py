@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy import special
+import scipy
 
 from seedbed.experiments.patterns.traits import RunCondition, ScoredRun
 from seedbed.stats.arrays import Bools, Floats, Indexes
@@ -87,7 +87,7 @@ class Half:
             sums = np.bincount(self.unit, weights * spread)[units] / total
             variance += len(units) / (len(units) - 1) * float((sums**2).sum())
             at, fewest = at + sign * middle, min(fewest, len(units))
-        reach = float(special.stdtrit(fewest - 1, 0.975)) * math.sqrt(variance)
+        reach = float(scipy.special.stdtrit(fewest - 1, 0.975)) * math.sqrt(variance)
         return at - reach, at + reach
 
     def by_task(self, values: Floats) -> Floats:
@@ -249,5 +249,5 @@ def _hypergeometric(inside: Bools, good: Bools, strata: Indexes) -> float:
 def _log_ways(n: int, k: Indexes) -> Floats:
     inner = (k >= 0) & (k <= n)
     some = np.clip(k, 0, n)
-    ways = special.gammaln(n + 1) - special.gammaln(some + 1) - special.gammaln(n - some + 1)
+    ways = scipy.special.gammaln(n + 1) - scipy.special.gammaln(some + 1) - scipy.special.gammaln(n - some + 1)
     return np.where(inner, ways, -np.inf)

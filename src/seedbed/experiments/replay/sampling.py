@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from seedbed.errors import DatasetError, Problem, SeedbedError, shown
 from seedbed.stats.arrays import check_finite
@@ -147,5 +147,5 @@ def stratified_mean(
     if variance == 0:
         return Interval(mean, mean, mean, confidence, len(values))
     together = variance**2 / sum(part**2 / free for part, free in parts if part)
-    reach = float(special.stdtrit(together, (1 + confidence) / 2)) * math.sqrt(variance)
+    reach = float(scipy.special.stdtrit(together, (1 + confidence) / 2)) * math.sqrt(variance)
     return Interval(mean, mean - reach, mean + reach, confidence, len(values))
