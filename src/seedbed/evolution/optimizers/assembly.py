@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
-from seedbed.evolution.learning.effects import Effects, effects_of
+from seedbed.evolution.learning.effects import effects_of
 from seedbed.evolution.protocols import Offer, Search, at_least, check_settings
 from seedbed.evolution.variation.checks import LIMITS, Limits, child
 from seedbed.evolution.variation.sentences import Sentences, is_cue, split
@@ -47,11 +47,12 @@ class Assembly:
         if len(effects.places) < LEAST:
             return []
         base = pool.playbooks[effects.places[int(np.argmax(effects.means))]]
+        tried = [genes(pool.playbooks[place]) for place in effects.places]
         offers: dict[Digest, Offer] = {}
         for number in range(self.brood):
             for attempt in range(TRIES):
                 chance = self._search.chance("assembly", self._turn, number, attempt)
-                made = self._assemble(base, effects, chance)
+                made = self._assemble(base, effects.draw(chance), tried)
                 if made is not None and made.digest not in pool and made.digest not in offers:
                     offers[made.digest] = Offer(made, (base.digest,), "parts of others put together")
                     break
@@ -60,8 +61,9 @@ class Assembly:
     async def tell(self, cells: Sequence[Cell]) -> None:
         return None
 
-    def _assemble(self, base: Playbook, effects: Effects, chance: np.random.Generator) -> Playbook | None:
-        worth = effects.draw(chance)
+    def _assemble(
+        self, base: Playbook, worth: Mapping[tuple[str, str], float], tried: Sequence[Mapping[str, Gene]]
+    ) -> Playbook | None:
         values: dict[str, Any] = {}
         for gene in genes(base).values():
             own = {text: value for (path, text), value in worth.items() if path == gene.path}
@@ -69,30 +71,32 @@ class Assembly:
                 case "text":
                     new = _text(gene.value, own)
                 case "demos":
-                    new = self._demos(gene, own, effects)
+                    new = _demos(gene, own, tried)
                 case "choice":
-                    new = self._option(gene, own, effects)
+                    new = _option(gene, own, tried)
                 case _:
                     continue
             if new != gene.value:
                 values[gene.path] = new
         return child(base, values, self.limits) if values else None
 
-    def _demos(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
-        """The set of demos that is worth most of all that were tried. A set is not split."""
-        tried = self._tried(gene, effects)
-        return max([gene.value, *tried], key=lambda demos: sum(worth.get(canonical(each), 0.0) for each in demos))
 
-    def _option(self, gene: Gene, worth: Mapping[str, float], effects: Effects) -> Any:
-        """The option that is worth most. If a gene lists none, like a role's model, those that were tried count."""
-        best = max(worth, key=worth.__getitem__, default=str(gene.value))
-        options = gene.options or self._tried(gene, effects)
-        return next((each for each in options if str(each) == best), gene.value)
+def _demos(gene: Gene, worth: Mapping[str, float], tried: Sequence[Mapping[str, Gene]]) -> Any:
+    """The set of demos that is worth most of all that were tried. A set is not split."""
+    sets = [gene.value, *_values(gene, tried)]
+    return max(sets, key=lambda demos: sum(worth.get(canonical(each), 0.0) for each in demos))
 
-    def _tried(self, gene: Gene, effects: Effects) -> list[Any]:
-        """The values of a gene in the candidates so far."""
-        pool = self._search.pool
-        return [genes(pool.playbooks[place]).get(gene.path, gene).value for place in effects.places]
+
+def _option(gene: Gene, worth: Mapping[str, float], tried: Sequence[Mapping[str, Gene]]) -> Any:
+    """The option that is worth most. If a gene lists none, like a role's model, those that were tried count."""
+    best = max(worth, key=worth.__getitem__, default=str(gene.value))
+    options = gene.options or _values(gene, tried)
+    return next((each for each in options if str(each) == best), gene.value)
+
+
+def _values(gene: Gene, tried: Sequence[Mapping[str, Gene]]) -> list[Any]:
+    """The values of a gene in the candidates so far."""
+    return [each.get(gene.path, gene).value for each in tried]
 
 
 def _text(value: str, worth: Mapping[str, float]) -> str:

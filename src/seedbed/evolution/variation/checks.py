@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from seedbed.errors import PlaybookError, Problem, shown
@@ -124,6 +125,7 @@ def _wrong_text(parent: Playbook, gene: Gene, text: str, limits: Limits, origin:
         yield Problem(path, f"<{min(lost_tags)}> without its end", "tags that are closed")
 
 
+@lru_cache(maxsize=4096)
 def cut(text: str) -> str:
     """What shows that a text was cut off; empty if nothing does."""
     if text.count("```") % 2:
@@ -135,7 +137,7 @@ def cut(text: str) -> str:
     if not sentences:
         return ""
     last = sentences[-1].rstrip("*_ ")
-    if _DANGLING.search(last):
+    if _DANGLING.search(last[-20:]):
         return "an unfinished sentence"
     # Where all others end with a full stop the last one should too; but items of a list need none.
     ended = [each for each in sentences[:-1] if each[-1] in ".!?"]
