@@ -218,7 +218,7 @@ async def test_interrupted_anywhere_it_goes_on_to_skip_the_same(tmp_path: Path, 
     given = {"allocation": allocation, "budget": Budget(runs=1400)}
     whole = await searched(**given)
     with closing(open_store(f"sqlite:///{tmp_path}/store.db")) as store:
-        lives, left = 1, 120
+        lives, left = 1, 150
 
         async def until_killed(each: Playbook, task: Task, replicate: int) -> float:
             nonlocal left
@@ -232,7 +232,7 @@ async def test_interrupted_anywhere_it_goes_on_to_skip_the_same(tmp_path: Path, 
                 found = await searched(until_killed, store, **given)
                 break
             except Killed:
-                lives, left = lives + 1, 120
+                lives, left = lives + 1, 150
         assert len(list(store.facts(Query(kind="skip")))) == len(found.skips)
     assert lives > 3
     assert [skip.key for skip in found.skips] == [skip.key for skip in whole.skips] != []

@@ -84,21 +84,21 @@ def test_what_is_good_about_runs_names_the_tasks_of_the_others_as_weak() -> None
 
 
 def test_luck_alone_gives_a_finding_in_at_most_one_of_twenty_datasets() -> None:
-    lucky = sum(bool(find_patterns(scored(seed, 60), "m").findings) for seed in range(200))
-    assert lucky <= 10
+    lucky = sum(bool(find_patterns(scored(seed, 60), "m").findings) for seed in range(80))
+    assert lucky <= 4
 
 
 def test_tasks_of_one_source_do_not_pass_for_many() -> None:
     """Sources differ, and have words of their own: without a notion of sources those words seem to matter."""
     fooled = kept = 0
-    for seed in range(60):
+    for seed in range(24):
         runs = scored(seed, 200, sources=30, source_spread=0.4, topics=True, chance=lambda *_: 0.5)
         kept += bool(find_patterns(runs, "m").findings)
         fooled += bool(
             find_patterns([replace(each, task=replace(each.task, source="")) for each in runs], "m").findings
         )
-    assert kept <= 3
-    assert fooled >= 15
+    assert kept <= 2
+    assert fooled >= 6
 
 
 def test_no_source_is_on_both_sides_of_the_cut() -> None:

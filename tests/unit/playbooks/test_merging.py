@@ -47,10 +47,10 @@ def attempt(base: Playbook, one: Playbook, other: Playbook) -> Playbook | set[st
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_thousands_of_random_merges_lose_nothing_and_loosen_nothing(seed: int) -> None:
+def test_hundreds_of_random_merges_lose_nothing_and_loosen_nothing(seed: int) -> None:
     rng = random.Random(seed)
     clean = clashed = 0
-    for _ in range(600):
+    for _ in range(150):
         base = random_playbook(rng)
         one, other = random_edit(base, rng), random_edit(base, rng)
         result = attempt(base, one, other)
@@ -69,13 +69,13 @@ def test_thousands_of_random_merges_lose_nothing_and_loosen_nothing(seed: int) -
             for action in ("pay", "send_mail", "bulk_delete"):
                 for confidence in (0.4, 0.65, 0.85):
                     assert not result.may(action, confidence) or side.may(action, confidence)
-    assert clean > 60
-    assert clashed > 60
+    assert clean > 15
+    assert clashed > 15
 
 
 def test_what_both_sides_changed_differently_is_always_reported() -> None:
     rng = random.Random(7)
-    for _ in range(1_000):
+    for _ in range(250):
         base = random_playbook(rng)
         one, other = random_edit(base, rng), random_edit(base, rng)
         was, mine, yours = (flatten(each) for each in (base, one, other))
@@ -101,7 +101,7 @@ def lowest(clash: Clash) -> Any:
 def test_no_resolver_lowers_a_threshold(resolver: Resolver) -> None:
     rng = random.Random(11)
     lowered = 0
-    for _ in range(500):
+    for _ in range(150):
         base = random_playbook(rng)
         one, other = random_edit(base, rng), random_edit(base, rng)
         try:

@@ -44,7 +44,7 @@ PLAYBOOKS = [agent(name).digest for name in NAMES]
 A, B, C, D = PLAYBOOKS
 KEEP = KeepBack(0.5, datetime(2030, 1, 1, tzinfo=UTC))
 HELD = Held(A, KEEP.share, KEEP.until)
-SEQUENCES = int(os.environ.get("SEEDBED_TEST_SEQUENCES", "1000"))
+SEQUENCES = int(os.environ.get("SEEDBED_TEST_SEQUENCES", "200"))
 """In memory; a database gets a fortieth of it."""
 
 
