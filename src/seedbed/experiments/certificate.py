@@ -101,7 +101,7 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         tasks = Dataset.from_content(store.get(plan.dataset))
     except StoreDamaged as damage:
         raise NotFound(f"the verdict of experiment {short(experiment)} cannot be computed again: {damage}") from None
-    if plan.order != tuple(task.id for unit in drawn(tasks, plan.seed) for task in unit):
+    if plan.order != tuple(task.id for unit in drawn(tasks, plan.seed, plan.inputs) for task in unit):
         problems.append(Problem("order", "another order of tasks", f"the one drawn from seed {plan.seed}"))
     reading = SequentialTest(plan, tasks, verdict.metric)
     read = list(_read(store, reading, verdict, problems))

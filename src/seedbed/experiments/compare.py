@@ -21,7 +21,7 @@ from seedbed.evaluation.metrics.metric import Metric, expect_answers
 from seedbed.experiments.error_budget import BudgetTerms, reserve
 from seedbed.experiments.evidence import evidence_of
 from seedbed.experiments.experiment import Experiment, RuleChoice, budget_spent
-from seedbed.experiments.held_out import expect_unseen
+from seedbed.experiments.held_out import expect_unseen, inputs_read
 from seedbed.experiments.live import LiveSource, LiveTest, is_live
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
@@ -173,7 +173,15 @@ def _register(
 
     def plan(alpha: float, rule: RuleChoice) -> Experiment:
         design = options.design(alpha, rule)
-        return Experiment.plan(control.digest, candidate.digest, tasks, metric, models=models, design=design)
+        return Experiment.plan(
+            control.digest,
+            candidate.digest,
+            tasks,
+            metric,
+            models=models,
+            design=design,
+            inputs=inputs_read(control, candidate),
+        )
 
     rule = options.registered_rule()
     if not options.channel:

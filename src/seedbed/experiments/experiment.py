@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from seedbed.errors import BudgetSpent, DatasetError, Problem, SeedbedError, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.spending.ledger import Ledger, dollars
 from seedbed.stats.arrays import Direction
@@ -22,7 +23,7 @@ from seedbed.stats.sequential.rule import StoppingRule
 from seedbed.storage.store import Digest, Json, canonical, digest, short
 
 Unit = tuple[Task, ...]
-"""What is drawn and counted as one: a task, or all tasks of one source."""
+"""What is drawn and counted as one: a task, or all tasks of one source or that ask the same."""
 
 RULE_NAMES = {"exact" if name == ExactMcNemar.name else name: name for name in RULES}
 """The stopping rules by the names that people write."""
@@ -70,12 +71,24 @@ class Experiment:
     """The score of a run that fails or takes too long, and of one that cannot be scored."""
     channel: str = ""
     """Whose error budget it is paid from."""
+    inputs: tuple[str, ...] | None = None
+    """The inputs that either playbook reads, by which tasks that ask the same are known; None in old experiments, where
+    only those with exactly the same inputs are."""
 
     @classmethod
     def plan(
-        cls, control: Digest, candidate: Digest, tasks: Dataset, metric: Metric, *, models: Json, design: Design
+        cls,
+        control: Digest,
+        candidate: Digest,
+        tasks: Dataset,
+        metric: Metric,
+        *,
+        models: Json,
+        design: Design,
+        inputs: Collection[str] | None = None,
     ) -> Experiment:
-        """Register both playbooks on all tasks, in an order drawn once from the seed.
+        """Register both playbooks on all tasks, in an order drawn once from the seed. `inputs` names the inputs that
+        the playbooks read; by default all.
 
         The default rule is the exact test where each unit is one run that passes or fails, else betting. Raises
         DatasetError, or SeedbedError for a rule that does not fit.
@@ -83,10 +96,11 @@ class Experiment:
         if not len(tasks):
             raise DatasetError([Problem("tasks", "none", "at least one")])
         seed, replicates = design.seed, design.replicates
-        order = [task for unit in drawn(tasks, seed) for task in unit]
-        alone = all(len(unit) == 1 for unit in units(order))
+        read = tuple(sorted({name for task in tasks for name in task.inputs} if inputs is None else inputs))
+        every = drawn(tasks, seed, read)
+        alone = all(len(unit) == 1 for unit in every)
         binary = bool(getattr(metric, "binary", False))
-        chosen = _rule(design.rule, design.alpha, len(list(units(order))), binary and alone and replicates == 1)
+        chosen = _rule(design.rule, design.alpha, len(every), binary and alone and replicates == 1)
         _expect_fit(chosen, metric.name, binary, replicates if alone else None)
         state = chosen.state()
         return cls(
@@ -96,7 +110,7 @@ class Experiment:
             metric=metric.identity,
             models=models,
             rule={key: value for key, value in state.items() if key != "outcomes"},
-            order=tuple(task.id for task in order),
+            order=tuple(task.id for unit in every for task in unit),
             hypothesis=f"{short(candidate)} {_CLAIMS[state.get('goal', 'superior')]} {short(control)} by {metric.name}",
             seed=seed,
             replicates=replicates,
@@ -104,14 +118,18 @@ class Experiment:
             better=better(metric),
             failure_counts_as=float(better(metric) == "lower"),
             channel=design.channel,
+            inputs=read,
         )
 
     @classmethod
     def from_content(cls, body: Json) -> Experiment:
-        return cls(**{**body, "order": tuple(body["order"]), "first_replicates": tuple(body["first_replicates"])})
+        lists = {name: tuple(body[name]) for name in ("order", "first_replicates", "inputs") if name in body}
+        return cls(**{**body, **lists})
 
     def content(self) -> Json:
-        return {**asdict(self), "order": list(self.order), "first_replicates": list(self.first_replicates)}
+        body = {**asdict(self), "order": list(self.order), "first_replicates": list(self.first_replicates)}
+        inputs = body.pop("inputs")
+        return body if inputs is None else {**body, "inputs": list(inputs)}
 
     @property
     def digest(self) -> Digest:
@@ -120,30 +138,44 @@ class Experiment:
     def units(self, tasks: Dataset) -> list[Unit]:
         """The units, in the order in which they are read."""
         by_id = {task.id: task for task in tasks}
-        return list(units([by_id[name] for name in self.order]))
+        group = _groups(tasks, self.inputs)
+        return [
+            tuple(unit) for _, unit in groupby((by_id[name] for name in self.order), key=lambda task: group[task.id])
+        ]
 
     def start(self) -> StoppingRule:
         """The rule before the first task."""
         return rule_from_state(self.rule)
 
 
-def units(order: Sequence[Task]) -> Iterator[Unit]:
-    """Tasks one by one, but those of one source, or with the same inputs, together."""
-    for _, tasks in groupby(order, key=_kin):
-        yield tuple(tasks)
+def _groups(tasks: Iterable[Task], inputs: Collection[str] | None) -> dict[str, str]:
+    """For each task, by its id, a name that it shares with those it is not independent of: tasks of its source, and
+    tasks that ask the same."""
+    if inputs is None:
+        return {task.id: task.source or f"\x00{canonical(dict(task.inputs))}" for task in tasks}
+    first: dict[str, str] = {}
+    own = {task.id: (f"\x00{task_key(task.inputs, inputs)}", task.source or f"\x00{task.id}") for task in tasks}
+
+    def find(name: str) -> str:
+        while (above := first.setdefault(name, name)) != name:
+            first[name] = name = first[above]
+        return name
+
+    for asked, source in own.values():
+        first[find(asked)] = find(source)
+    return {task: find(asked) for task, (asked, _) in own.items()}
 
 
-def _kin(task: Task) -> str:
-    """The source or the inputs of a task: tasks that share them are not independent."""
-    return task.source or f"\x00{canonical(dict(task.inputs))}"
+def drawn(tasks: Dataset, seed: int, inputs: Collection[str] | None = None) -> list[Unit]:
+    """The units in an order drawn from the seed; `inputs` names what is read of tasks.
 
-
-def drawn(tasks: Dataset, seed: int) -> list[Unit]:
-    """The units in an order drawn from the seed. Tags are spread evenly, so that an early stop reads a fair sample."""
+    Tags are spread evenly, so that an early stop reads a fair sample.
+    """
     chance = random.Random(f"{tasks.digest} {seed}")
     sources: dict[str, list[Task]] = {}
+    group = _groups(tasks, inputs)
     for task in tasks:
-        sources.setdefault(_kin(task), []).append(task)
+        sources.setdefault(group[task.id], []).append(task)
     strata: dict[tuple[str, ...], list[Unit]] = {}
     for members in sources.values():
         strata.setdefault(tuple(sorted({tag for task in members for tag in task.tags})), []).append(tuple(members))

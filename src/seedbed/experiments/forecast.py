@@ -10,6 +10,7 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.error_budget import BudgetTerms, next_level
 from seedbed.experiments.experiment import Experiment, RuleChoice
+from seedbed.experiments.held_out import inputs_read
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, USUAL_EFFECT, Comparing
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.power import detectable_effect, sample_size
@@ -71,7 +72,8 @@ def forecast(
         alpha = terms.alpha(next_level(store, options.channel, terms), chosen)
         choice = terms.rule(chosen)
     design = replace(options.design(alpha, choice), first_replicates=(0, 0), channel="")
-    experiment = Experiment.plan(control.digest, candidate.digest, tasks, metric, models={}, design=design)
+    read = inputs_read(control, candidate)
+    experiment = Experiment.plan(control.digest, candidate.digest, tasks, metric, models={}, design=design, inputs=read)
     return forecast_experiment(
         store, experiment, tasks, effect=options.effect or USUAL_EFFECT, discordance=options.discordance
     )

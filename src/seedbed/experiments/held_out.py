@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.datasets.identity import leaks, task_key
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stage.dialogue.dialogue import text_of
-from seedbed.storage.store import Digest, Query, Store, digest, short
+from seedbed.storage.store import Digest, Query, Store, short
 
 
 def evolved_on(store: Store, candidate: Digest) -> set[Digest]:
@@ -19,23 +19,44 @@ def evolved_on(store: Store, candidate: Digest) -> set[Digest]:
     return {fact.body["dataset"] for query in queries for fact in store.facts(query)}
 
 
+def inputs_read(*playbooks: Playbook) -> frozenset[str] | None:
+    """The inputs of a task that any of the playbooks reads; None if one reads all: a program may, and a step without a
+    prompt is shown the whole task."""
+    if any(playbook.program or not all(step.prompt for step in playbook.all_steps()) for playbook in playbooks):
+        return None
+    return frozenset().union(*(playbook.needed_inputs for playbook in playbooks))
+
+
 def seen_before(library: Library, candidate: Playbook, tasks: Iterable[Task]) -> list[Task]:
-    """The tasks that the candidate has seen, by their inputs: another id or expected answer makes no difference.
+    """The tasks that the candidate has seen, in these or nearly these words: another id, expected answer, case or white
+    space makes no difference, nor an input that it does not read.
 
     Raises NotFound if a dataset that it was evolved on is not in the store.
     """
-    seen = {_named(demo.inputs) for demos in candidate.demos.values() for demo in demos}
+    read, judged = inputs_read(candidate), list(tasks)
+    seen: dict[Digest, Mapping[str, Any]] = {}
+    for inputs in _shown(library, candidate):
+        used = {name: value for name, value in inputs.items() if read is None or name in read}
+        seen[task_key(used)] = used
+    same = {task.id for task in judged if task_key(task.inputs, read) in seen}
+    others = [task for task in judged if task.id not in same]
+    same |= {each.task for each in leaks(others, list(seen.values()), read)}
+    return [task for task in judged if task.id in same]
+
+
+def _shown(library: Library, candidate: Playbook) -> Iterator[Mapping[str, Any]]:
+    """The inputs of everything that a playbook was shown or evolved on."""
+    yield from (demo.inputs for demos in candidate.demos.values() for demo in demos)
     ancestors = [entry.digest for entry in library.ancestry(candidate.digest)]
     for dataset in {each for ancestor in ancestors for each in evolved_on(library.store, ancestor)}:
-        seen |= {_named(task.inputs) for task in known_tasks(library.store, dataset)}
-    return [task for task in tasks if _named(task.inputs) in seen]
+        yield from (task.inputs for task in known_tasks(library.store, dataset))
 
 
 def expect_unseen(library: Library, candidate: Playbook, tasks: Dataset) -> None:
     """Raises DatasetError if the candidate has seen some of the tasks, and names them."""
     if seen := seen_before(library, candidate, tasks):
         names = ", ".join(shown(task.id) for task in seen[:5]) + (", …" if len(seen) > 5 else "")
-        actual = f"{len(seen)} of {len(tasks)} that the candidate was evolved on or is shown: {names}"
+        actual = f"{len(seen)} of {len(tasks)} that the candidate was evolved on or is shown, or nearly: {names}"
         remedy = "Compare on other tasks: what it was chosen on proves nothing."
         raise DatasetError([Problem("tasks", actual, "tasks that it has not seen", remedy)])
 
@@ -46,7 +67,3 @@ def known_tasks(store: Store, dataset: Digest) -> Dataset:
         return Dataset.from_content(store.get(dataset))
     except NotFound:
         raise NotFound(f"no dataset {short(dataset)} in this store") from None
-
-
-def _named(inputs: Mapping[str, Any]) -> Digest:
-    return digest("task", {name: text_of(value) for name, value in inputs.items()})
