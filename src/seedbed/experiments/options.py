@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from seedbed.errors import Problem, SettingsError, shown
+from seedbed.experiments.attempts import AttemptTerms
 from seedbed.experiments.error_budget import BudgetTerms
-from seedbed.experiments.experiment import RULE_NAMES, Design, RuleChoice
+from seedbed.experiments.experiment import RULE_NAMES, Design, Mode, RuleChoice
 from seedbed.plugins import suggestion
 from seedbed.stats.sequential.betting import BettingGoal
 
@@ -45,6 +46,11 @@ class Comparing:
     """The channel whose error budget pays for the comparison; the budget sets the error rate."""
     terms: BudgetTerms | None = None
     """The terms of that budget, which a workspace takes from its settings."""
+    exploratory: bool = False
+    """Whether the comparison is only to find out: it may not release anything, and is no attempt to."""
+    attempts: AttemptTerms | None = None
+    """How attempts to replace the control share the error rate, if a channel serves it; a workspace takes this from its
+    settings. None if no channel does: the comparison is exploratory."""
 
     def __post_init__(self) -> None:
         if problems := [*self._problems()]:
@@ -74,9 +80,9 @@ class Comparing:
             rule["discordance"] = self.discordance
         return rule
 
-    def design(self, alpha: float, rule: RuleChoice) -> Design:
+    def design(self, alpha: float, rule: RuleChoice, mode: Mode = "exploratory", attempt: int = 0) -> Design:
         """The design that an experiment registers, with this rule at this error rate."""
-        return Design(alpha, rule, self.seed, self.replicates, self.first_replicates, self.channel)
+        return Design(alpha, rule, self.seed, self.replicates, self.first_replicates, self.channel, mode, attempt)
 
     def _problems(self) -> list[Problem]:
         problems = []

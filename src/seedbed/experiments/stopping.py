@@ -119,6 +119,9 @@ class SequentialTest:
             cost_usd=math.fsum(cell.cost_usd for cell in self.cells),
             judges=judges or {},
             replay=replay or {},
+            mode=self.plan.mode,
+            attempt=self.plan.attempt,
+            spent=answer.spent if isinstance(self.rule, ExactMcNemar) else None,
         )
 
     def _adjusted(self) -> Interval | None:

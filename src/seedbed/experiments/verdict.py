@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
-from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.experiment import Experiment, Mode
 from seedbed.experiments.replay.coverage import ReplayedRuns
 from seedbed.plugins import load, optional
 from seedbed.stats.arrays import Direction
@@ -88,6 +88,12 @@ class Verdict:
     """The agreement of the judges in the metric with people, as known at that time."""
     replay: Json = field(default_factory=dict, hash=False)
     """Of a verdict about replays: how many past runs could be replayed, and the digest of their sample."""
+    mode: Mode = ""
+    """Whether it may release the candidate: only a confirmatory one may."""
+    attempt: int = 0
+    """Which attempt to replace the control it is, from 1; 0 if it is none."""
+    spent: float | None = None
+    """How much of its error rate an exact test has used up."""
     live: Json = field(default_factory=dict, hash=False)
     """Of a live verdict, whose units are pairs of outcomes: the source of the outcomes, how many units each arm had and
     how many of them have an outcome, and the digest of the list of all facts that were read."""
@@ -248,10 +254,11 @@ def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
     return [Verdict.from_body(fact.body) for fact in store.facts(Query(kind="verdict", subject=candidate))]
 
 
-def register(store: Store, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:
-    """Register an experiment, and record that it was begun."""
+def register(store: Store, plan: Experiment, *, why: str = "", by: str, clock: Callable[[], datetime]) -> None:
+    """Register an experiment, and record that it was begun; `why` says why it is exploratory."""
     key = store.put("experiment", plan.content())
     body = {"control": plan.control, "dataset": plan.dataset, "channel": plan.channel, "alpha": plan.rule["alpha"]}
+    body |= {"mode": plan.mode, "attempt": plan.attempt, "why": why}
     store.append([Fact(kind="comparison", key=key, subject=plan.candidate, at=clock(), by=by, body=body)])
 
 

@@ -12,6 +12,7 @@ from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.experiments import error_budget
+from seedbed.experiments.attempts import AttemptTerms
 from seedbed.experiments.certificate import Certificate, certificate, verify
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.error_budget import BudgetTerms
@@ -34,6 +35,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_terms
 from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
+from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.stats.multiplicity import Balance, ErrorBudget
@@ -73,13 +75,14 @@ class Experiments:
         several = isinstance(candidate, list | tuple)
         names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
         candidates = [self._resources.playbook(each) for each in names]
+        old = self._resources.playbook(control)
         return await compare(
-            self._resources.playbook(control),
+            old,
             candidates if several else candidates[0],
             source,
             chosen,
             self._execution.context(work.parallel, work.max_cost_usd),
-            self._for_channel(options),
+            self._for_release(self._for_channel(options), old),
             on_event,
         )
 
@@ -92,6 +95,12 @@ class Experiments:
     def _for_channel(self, options: Comparing) -> Comparing:
         """The options with the terms of the channel's error budget, if a channel pays."""
         return replace(options, terms=self.terms(options.channel, options.alpha)) if options.channel else options
+
+    def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
+        """The options with the terms of attempts, if a channel serves the control: the comparison may replace it."""
+        refs = self._resources.store.refs("channels/")
+        serving = [ref for ref in refs if stable_of(ref.target) == control.digest]
+        return replace(options, attempts=AttemptTerms()) if serving else options
 
     def compare_live(
         self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seedbed.errors import NotFound
 from seedbed.evaluation.judges.agreement import AGREEMENT, agreements, deciding, distrust
 from seedbed.evaluation.judges.judge import judges_in
+from seedbed.experiments.attempts import attempt_of
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.verdict import Verdict
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_sentinel, check_verdict, compare_command
@@ -41,10 +42,14 @@ class BetterGate:
         plan = store.get(verdict.experiment)
         if not self.replays and any(map(is_replayed, plan["models"].values())):
             return Refusal("better", "a verdict about replays", "one about live runs", remedy)
-        if verdict.alpha > self.error:
-            actual = f"a verdict with an error rate of {verdict.alpha:g}"
+        if not verdict.live and verdict.mode != "confirmatory":
+            actual = f"an exploratory verdict{_because(verdict, store)}"
+            return Refusal("better", actual, "a confirmatory one, on tasks whose results nobody knew", remedy)
+        rate = _rate(verdict, store)
+        if rate is None or rate > self.error:
+            actual = "no attempt as which it was registered" if rate is None else f"an error rate of {rate:g}"
             return Refusal("better", actual, f"at most {self.error:g}", f"{remedy} --alpha {self.error:g}")
-        if first := _earlier(verdict, plan["metric"], store):
+        if first := verdict.live and _earlier(verdict, plan["metric"], store):
             units = "outcomes" if verdict.live else "tasks"
             actual = f"a second comparison on the same {units}; the first was {first}"
             return Refusal("better", actual, "the first", f"Compare on {units} that were not used yet.")
@@ -60,6 +65,21 @@ class BetterGate:
                 actual = f"a verdict by the {refused.path}, with {refused.found}"
                 return Refusal("better", actual, refused.expected, refused.remedy)
         return None
+
+
+def _because(verdict: Verdict, store: Store) -> str:
+    """Why a verdict is exploratory, as it was registered."""
+    begun = next(iter(store.facts(Query(kind="comparison", key=verdict.experiment))), None)
+    why = begun.body.get("why") if begun else ""
+    return f": {why}" if why else ""
+
+
+def _rate(verdict: Verdict, store: Store) -> float | None:
+    """The error rate of all attempts together that a verdict is one of; None if it was not registered as one."""
+    if not verdict.attempt:
+        return verdict.alpha
+    taken = attempt_of(store, verdict.control, verdict.experiment)
+    return float(taken.body["rate"]) if taken else None
 
 
 def _earlier(verdict: Verdict, metric: Json, store: Store) -> str:

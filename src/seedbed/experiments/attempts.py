@@ -1,0 +1,128 @@
+"""Attempts: all comparisons that may replace the same playbook share one error rate.
+
+Whatever differs between two attempts (candidate, tasks, metric, rule, replicates), they are attempts at the same
+release, and with enough of them some candidate would win by chance. So each gets its share of the rate, and all shares
+together are at most the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from seedbed.errors import Problem, SettingsError
+from seedbed.experiments.evidence import facts_by_key
+from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.verdict import Verdict
+from seedbed.storage.store import Digest, Fact, Query, Store, short
+
+FIRST = 15 / 16
+"""The first attempt's share of the error rate: little is lost by it, and another stays possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptTerms:
+    """How the error rate is divided: the first attempt gets the share `first`, all others together the rest."""
+
+    first: float = FIRST
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first <= 1:
+            raise SettingsError([Problem("first", f"{self.first:g}", "above 0 and at most 1")])
+
+    def share(self, number: int, unspent: float) -> float:
+        """The share of an attempt, with half of what earlier ones did not spend."""
+        if number == 1:
+            return self.first
+        return (1 - self.first) * 6 / (math.pi * (number - 1)) ** 2 + unspent / 2
+
+
+def attempts(store: Store, incumbent: Digest) -> list[Fact]:
+    """All attempts to replace a playbook, in their order: begun, ended, aborted or given up."""
+    return sorted(store.facts(Query(kind="attempt", subject=incumbent)), key=lambda fact: int(fact.body["number"]))
+
+
+def next_share(store: Store, incumbent: Digest, terms: AttemptTerms) -> float:
+    """The share of the error rate that the next attempt to replace a playbook gets."""
+    return _share(store, attempts(store, incumbent), terms)
+
+
+def take_attempt(
+    store: Store,
+    incumbent: Digest,
+    terms: AttemptTerms,
+    rate: float,
+    planned: Callable[[float, int], Experiment],
+    *,
+    by: str,
+    clock: Callable[[], datetime],
+) -> Experiment:
+    """The experiment as the next attempt to replace a playbook.
+
+    `planned` returns it for an error rate and the number of the attempt. An attempt is taken by a fact with a unique
+    key: a process that finds it taken takes the next. It stays taken even if the experiment never ends.
+    """
+    while True:
+        known = attempts(store, incumbent)
+        number, share = len(known) + 1, _share(store, known, terms)
+        plan = planned(rate * share, number)
+        body = {
+            "number": number,
+            "experiment": plan.digest,
+            "candidate": plan.candidate,
+            "rate": rate,
+            "first": known[0].body["first"] if known else terms.first,
+            "share": share,
+            "level": rate * share,
+        }
+        taken = Fact(kind="attempt", key=f"{incumbent}@{number}", subject=incumbent, at=clock(), by=by, body=body)
+        if store.append([taken]):
+            return plan
+
+
+def attempt_of(store: Store, incumbent: Digest, experiment: Digest) -> Fact | None:
+    """The attempt as which an experiment was registered, if it was."""
+    return next((fact for fact in attempts(store, incumbent) if fact.body["experiment"] == experiment), None)
+
+
+def check_attempts(store: Store, incumbent: Digest) -> list[Problem]:
+    """What is wrong with the attempts to replace a playbook: missing ones, and shares that were not theirs."""
+    problems, known = [], attempts(store, incumbent)
+    begun = facts_by_key(store, "comparison", [fact.body["experiment"] for fact in known])
+    for place, fact in enumerate(known):
+        path = f"attempt {fact.body['number']} against {short(incumbent)}"
+        if fact.body["number"] != place + 1:
+            problems.append(Problem(path, "one missing before it", f"number {place + 1}", "Restore it from a copy."))
+            break
+        if fact.body["experiment"] not in begun:
+            remedy = "Run the comparison again, which goes on with it."
+            problems.append(Problem(path, "no experiment that was begun", "its registration", remedy))
+        share = _share(store, known[:place], AttemptTerms(fact.body["first"]), before=fact.number)
+        if not math.isclose(share, fact.body["share"]) or fact.body["first"] != known[0].body["first"]:
+            problems.append(Problem(path, f"a share of {fact.body['share']:g}", f"{share:g}"))
+    return problems
+
+
+def _share(store: Store, known: list[Fact], terms: AttemptTerms, before: float = math.inf) -> float:
+    """The share of the attempt after these. Half of what is left over goes to the next one each time."""
+    terms = AttemptTerms(known[0].body["first"]) if known else terms
+    verdicts = facts_by_key(store, "verdict", [fact.body["experiment"] for fact in known])
+    left = [
+        (verdict.number, _left(Verdict.from_body(verdict.body), fact))
+        for fact in known
+        if (verdict := verdicts.get(fact.body["experiment"])) and verdict.number < before
+    ]
+    unspent, read = 0.0, -math.inf
+    for number in (*(fact.number for fact in known[1:]), before):
+        unspent += math.fsum(share for at, share in left if read < at < number)
+        unspent, read = (unspent / 2 if number != before else unspent), number
+    return terms.share(len(known) + 1, unspent)
+
+
+def _left(verdict: Verdict, attempt: Fact) -> float:
+    """The share that an attempt did not spend: an exact test knows, others may have spent all."""
+    if verdict.spent is None or verdict.finding == "invalid":
+        return 0.0
+    return max(0.0, float(attempt.body["share"]) - verdict.spent / float(attempt.body["rate"]))
