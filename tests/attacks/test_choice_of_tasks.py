@@ -89,7 +89,8 @@ async def test_a_hundred_lucky_candidates_do_not_make_a_winner() -> None:
     space = await serve_old(world([], [*range(40, 1000)]))
     for number in range(4):
         candidate = agent("new", meta={"number": number}, parameters={f"p{number}": {"value": 0.5}})
-        assert (await space.compare(OLD, candidate, on=tasks(range(number * 10, number * 10 + 10)))).attempt == number + 1
+        verdict = await space.compare(OLD, candidate, on=tasks(range(number * 10, number * 10 + 10)))
+        assert verdict.attempt == number + 1
     late = await space.compare(OLD, NEW, on=tasks(range(100, 105)))
     assert (late.finding, late.mode, late.attempt) == ("inconclusive", "confirmatory", 5)
 

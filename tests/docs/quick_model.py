@@ -10,9 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-BAD = re.compile(
-    r"\b(no|not|never|broken|late|wrong|cold|rude|crushed|lost|wilted|headache|refund|fail\w*)\b", re.I
-)
+BAD = re.compile(r"\b(no|not|never|broken|late|wrong|cold|rude|crushed|lost|wilted|headache|refund|fail\w*)\b", re.I)
 
 
 class QuickChat(BaseChatModel):

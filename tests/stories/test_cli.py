@@ -86,9 +86,9 @@ def test_a_newcomer_goes_once_around_the_loop(mail: Path) -> None:
     assert document("seedbed evaluate sorter.yaml tasks-train.jsonl", mail)["mean"] == 0
     found = document("seedbed evolve sorter.yaml tasks-train.jsonl --bank prompts.txt --branch better", mail)
     assert found["improved"]
+    typed("seedbed release sorter.yaml --to production --because 'first release'", mail)
     verdict = document("seedbed compare sorter.yaml better --on tasks-test.jsonl", mail)
     assert verdict["finding"] == "superior"
-    typed("seedbed release sorter.yaml --to production --because 'first release'", mail)
     typed("seedbed release better --to production", mail)
     assert typed("seedbed run production text='I love it'", mail).startswith("good\n")
     typed("seedbed rollback production --because 'end of the walk'", mail)

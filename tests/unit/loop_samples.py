@@ -16,6 +16,8 @@ from seedbed.evolution.evolve import evolve
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import Evolution
+from seedbed.experiments.attempts import AttemptTerms
+from seedbed.experiments.options import Comparing
 from seedbed.models.cards import Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -29,6 +31,9 @@ from seedbed.storage.store import Query, Store
 
 ORACLE = {"use": "scripted", "args": {"replies": {".": "hm"}}, "usd_per_million": [0, 1_000_000]}
 """Says one word, whatever it is asked, for a dollar."""
+
+CONFIRMING = Comparing(attempts=AttemptTerms())
+"""How a workspace compares with what a channel serves."""
 
 Before = Callable[[Playbook, Task, int], Awaitable[None]]
 

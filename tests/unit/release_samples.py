@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from loop_samples import agent, bench, numbers
+from loop_samples import CONFIRMING, agent, bench, numbers
 
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.compare import run_experiment
-from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -35,7 +35,7 @@ def kept(*playbooks: Playbook, by: str = "ada") -> Library:
 
 async def compared(library: Library, before: Playbook = OLD, after: Playbook = NEW, **more: Any) -> Verdict:
     tasks = more.pop("tasks", TASKS)
-    return await run_experiment(before, after, tasks, ExactMatch(), bench(library.store), Comparing(**more))
+    return await run_experiment(before, after, tasks, ExactMatch(), bench(library.store), replace(CONFIRMING, **more))
 
 
 async def scored(library: Library, *metrics: str, tasks: Dataset = TASKS, playbooks: tuple[Playbook, ...] = ()) -> None:

@@ -23,7 +23,7 @@ from seedbed.stats.sequential.rule import Answer
 from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
 
-EXEMPT = ("judges", "aborted", "because", "evidence", "replay")
+EXEMPT = ("judges", "aborted", "because", "evidence", "replay", "why")
 """Fields of a verdict that do not follow from the scores: they are taken as stored, or checked separately."""
 
 CLAIMS = {

@@ -142,7 +142,7 @@ async def run_experiment(
     with suppress(NotFound):
         return Verdict.recall(context.store, plan.digest)
     context.store.put("dataset", tasks.content())
-    register(context.store, plan, why=why, by=context.by, clock=context.clock)
+    register(context.store, plan, by=context.by, clock=context.clock)
     test = SequentialTest(plan, tasks, metric.name)
     ours, theirs = test.items()
     # A playbook against itself with the same replicates is one arm: each of its cells is paid once.
@@ -161,7 +161,7 @@ async def run_experiment(
                 break
     evidence = evidence_of(context.store, test.cells)
     verdict = test.verdict(evidence=evidence, judges=_judges(context.store, plan.metric), replay=replay)
-    return record_verdict(context.store, verdict, by=context.by, clock=context.clock)
+    return record_verdict(context.store, replace(verdict, why=why), by=context.by, clock=context.clock)
 
 
 @dataclass(frozen=True)

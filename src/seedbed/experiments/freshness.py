@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from seedbed.errors import NotFound
+from seedbed.evaluation.cells import run_of
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.experiments.held_out import inputs_read
@@ -83,13 +84,16 @@ def _exploratory(store: Store, tasks: Dataset, seen: int, first: dict[Digest, fl
 def _first_known(
     store: Store, playbooks: Collection[Digest], wanted: set[Digest], read: Collection[str] | None, before: float
 ) -> dict[Digest, float]:
-    """The tasks, by their keys, that any of the playbooks was run on, and the number of the first such run."""
+    """The tasks, by their keys, at which any of the playbooks was scored, and the number of the first such score."""
     known: dict[Digest, float] = {}
     for playbook in playbooks:
-        for fact in store.facts(Query(kind="start", subject=playbook)):
-            key = task_key(fact.body["inputs"], read)
-            if fact.number < before and key in wanted:
-                known[key] = min(known.get(key, math.inf), fact.number)
+        scored: dict[str, float] = {}
+        for cell in store.facts(Query(kind="cell", subject=playbook)):
+            if cell.number < before:
+                scored.setdefault(run_of(cell.key), cell.number)
+        for start in store.facts(Query(kind="start", subject=playbook)) if scored else ():
+            if start.key in scored and (key := task_key(start.body["inputs"], read)) in wanted:
+                known[key] = min(known.get(key, math.inf), scored[start.key])
     return known
 
 

@@ -90,6 +90,8 @@ class Verdict:
     """Of a verdict about replays: how many past runs could be replayed, and the digest of their sample."""
     mode: Mode = ""
     """Whether it may release the candidate: only a confirmatory one may."""
+    why: str = ""
+    """Why it is exploratory, if it is."""
     attempt: int = 0
     """Which attempt to replace the control it is, from 1; 0 if it is none."""
     spent: float | None = None
@@ -254,11 +256,11 @@ def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
     return [Verdict.from_body(fact.body) for fact in store.facts(Query(kind="verdict", subject=candidate))]
 
 
-def register(store: Store, plan: Experiment, *, why: str = "", by: str, clock: Callable[[], datetime]) -> None:
-    """Register an experiment, and record that it was begun; `why` says why it is exploratory."""
+def register(store: Store, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:
+    """Register an experiment, and record that it was begun."""
     key = store.put("experiment", plan.content())
     body = {"control": plan.control, "dataset": plan.dataset, "channel": plan.channel, "alpha": plan.rule["alpha"]}
-    body |= {"mode": plan.mode, "attempt": plan.attempt, "why": why}
+    body |= {"mode": plan.mode, "attempt": plan.attempt}
     store.append([Fact(kind="comparison", key=key, subject=plan.candidate, at=clock(), by=by, body=body)])
 
 

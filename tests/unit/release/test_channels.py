@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from loop_samples import agent, bench, count, numbers
+from loop_samples import CONFIRMING, agent, bench, count, numbers
 
 from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, StoreError
 from seedbed.evaluation.metrics.metric import ExactMatch
@@ -62,7 +62,7 @@ async def test_a_release_says_on_which_verdict_it_rests_and_which_gates_it_passe
     for playbook in (old, new):
         library.keep(playbook, because="written")
     await put(library, old.digest)
-    verdict = await run_experiment(old, new, numbers(20), ExactMatch(), bench(store))
+    verdict = await run_experiment(old, new, numbers(20), ExactMatch(), bench(store), CONFIRMING)
     rollout = Rollout(require=({"better": {"error": 0.05}},))
     await release(
         library, "production", new.digest, [BetterGate()], verdict=verdict, because=str(verdict), rollout=rollout
@@ -154,7 +154,7 @@ async def test_a_promotion_keeps_the_evidence_it_rests_on_and_asks_the_gates_abo
     for playbook in (old, new):
         library.keep(playbook, because="written")
     await put(library, old.digest)
-    verdict = await run_experiment(old, new, numbers(20), ExactMatch(), bench(store))
+    verdict = await run_experiment(old, new, numbers(20), ExactMatch(), bench(store), CONFIRMING)
     asked: list[ReleaseRequest] = []
 
     async def far(change: ReleaseRequest) -> Refusal | None:

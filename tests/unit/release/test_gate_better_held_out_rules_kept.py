@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from judge_samples import Court
-from loop_samples import agent, bench, numbers, searched
+from loop_samples import CONFIRMING, agent, bench, numbers, searched
 
 from seedbed.errors import ReleaseRefused
 from seedbed.evaluation.datasets.dataset import Dataset, Task
@@ -16,7 +16,6 @@ from seedbed.evaluation.metrics.metric import ExactMatch, Metric
 from seedbed.evaluation.metrics.weighted import Weighted
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.experiments.compare import run_experiment
-from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
@@ -42,7 +41,7 @@ def library() -> Library:
 
 
 async def compared(library: Library, control: Playbook, candidate: Playbook, tasks: Dataset = TEST) -> Verdict:
-    return await run_experiment(control, candidate, tasks, ExactMatch(), bench(library.store))
+    return await run_experiment(control, candidate, tasks, ExactMatch(), bench(library.store), CONFIRMING)
 
 
 async def evolved(library: Library, start: Playbook, *candidates: Playbook, on: Dataset = TRAIN) -> None:
@@ -129,7 +128,7 @@ async def checked(library: Library, judge: Reference, right: int = 20, mistaken:
 
 
 async def by(metric: Metric, library: Library) -> ReleaseRequest:
-    return change(library, await run_experiment(OLD, NEW, TEST, metric, bench(library.store)))
+    return change(library, await run_experiment(OLD, NEW, TEST, metric, bench(library.store), CONFIRMING))
 
 
 async def test_a_verdict_by_a_judge_that_agrees_with_people_passes(library: Library) -> None:
@@ -325,7 +324,7 @@ async def test_all_refusals_are_told_at_once(library: Library) -> None:
 
 
 async def test_a_laxer_error_rate_than_the_channel_allows_is_refused(library: Library) -> None:
-    lax = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), Comparing(alpha=0.4))
+    lax = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), replace(CONFIRMING, alpha=0.4))
     assert lax.finding == "superior"
     refusal = await BetterGate()(change(library, lax))
     assert refusal
@@ -333,47 +332,51 @@ async def test_a_laxer_error_rate_than_the_channel_allows_is_refused(library: Li
     assert await BetterGate(0.4)(change(library, lax)) is None
 
 
-async def test_only_the_first_comparison_on_the_same_tasks_counts(library: Library) -> None:
+async def test_an_exploratory_verdict_is_refused(library: Library) -> None:
+    verdict = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store))
+    refusal = await BetterGate()(change(library, verdict))
+    assert refusal
+    assert refusal.found == "an exploratory verdict: no channel serves the control"
+
+
+async def test_a_second_comparison_on_the_same_tasks_is_exploratory(library: Library) -> None:
     first = await compared(library, OLD, NEW)
-    again = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), Comparing(seed=7))
+    again = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), replace(CONFIRMING, seed=7))
     assert first.experiment != again.experiment
     assert await BetterGate()(change(library, first)) is None
     refusal = await BetterGate()(change(library, again))
     assert refusal
-    assert refusal.found == "a second comparison on the same tasks; the first was superior"
+    assert refusal.found.startswith("an exploratory verdict: results of the candidate were known at")
     elsewhere = await compared(library, OLD, NEW, numbers(30, first=60))
-    assert await BetterGate()(change(library, elsewhere)) is None
+    assert (elsewhere.attempt, await BetterGate()(change(library, elsewhere))) == (2, None)
 
 
-async def test_a_comparison_that_was_begun_and_left_counts_as_the_first(library: Library) -> None:
+async def test_a_comparison_that_was_begun_and_left_keeps_its_attempt(library: Library) -> None:
     async def killed(*_: object) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store, killed))
-    again = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), Comparing(seed=7))
-    refusal = await BetterGate()(change(library, again))
-    assert refusal
-    assert refusal.found == "a second comparison on the same tasks; the first was not answered"
+        await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store, killed), CONFIRMING)
+    other = await run_experiment(OLD, NEW, TEST, ExactMatch(), bench(library.store), replace(CONFIRMING, seed=7))
     gone_on = await compared(library, OLD, NEW)
+    assert (other.attempt, gone_on.attempt) == (2, 1)
     assert await BetterGate()(change(library, gone_on)) is None
 
 
-async def test_a_comparison_by_another_metric_or_with_another_control_is_no_first_one(library: Library) -> None:
-    await checked(library, judge())
-    await by(judge(), library)
-    await compared(library, POOR, NEW)
-    assert await BetterGate()(change(library, await compared(library, OLD, NEW))) is None
+async def test_a_comparison_with_another_control_is_no_attempt_against_this_one(library: Library) -> None:
+    assert (await compared(library, POOR, NEW, numbers(30, first=60))).attempt == 1
+    verdict = await compared(library, OLD, NEW)
+    assert (verdict.attempt, await BetterGate()(change(library, verdict))) == (1, None)
 
 
 async def test_a_verdict_about_replays_is_refused(library: Library) -> None:
     live = bench(library.store)
     past = replace(live, identity=lambda _: {"replay": {"mode": "fork:1", "models": {}, "tools": {}, "code": "1"}})
-    refusal = await BetterGate()(change(library, await run_experiment(OLD, NEW, TEST, ExactMatch(), past)))
+    refusal = await BetterGate()(change(library, await run_experiment(OLD, NEW, TEST, ExactMatch(), past, CONFIRMING)))
     assert refusal == Refusal("better", "a verdict about replays", "one about live runs", REMEDY)
     named = replace(live, identity=lambda _: {"replay": {"use": "local"}})  # a model of that name is live
-    other = numbers(30, first=60)
-    assert await BetterGate()(change(library, await run_experiment(OLD, NEW, other, ExactMatch(), named))) is None
+    verdict = await run_experiment(OLD, NEW, numbers(30, first=60), ExactMatch(), named, CONFIRMING)
+    assert await BetterGate()(change(library, verdict)) is None
 
 
 async def test_the_same_tasks_under_other_names_are_the_same_tasks(library: Library) -> None:

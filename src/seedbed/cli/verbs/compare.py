@@ -109,6 +109,10 @@ class DecisionOptions:
             "--for", metavar="CHANNEL", help="Draw on this channel's error budget, which then sets the error rate."
         ),
     ] = None
+    exploratory: Annotated[
+        bool,
+        typer.Option("--exploratory", help="Only find out: the verdict releases nothing and uses up no attempt."),
+    ] = False
     seed: Seed = 0
     discordance: Annotated[
         float | None,
@@ -131,6 +135,7 @@ class DecisionOptions:
             discordance=self.discordance,
             seed=self.seed,
             channel=self.channel or "",
+            exploratory=self.exploratory,
         )
 
 

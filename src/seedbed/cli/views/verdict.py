@@ -48,10 +48,18 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
         ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
         ("p", p),
         ("rule", verdict.rule),
+        ("evidence", _mode(verdict)),
         ("experiment", line((short(verdict.experiment), "yellow"))),
     ]
     heading = line((verdict.finding, FINDINGS[verdict.finding]), f": {in_words(verdict, rule, names)}")
     return Group(heading, output.facts(pairs))
+
+
+def _mode(verdict: Verdict) -> str:
+    """Whether a verdict can release the candidate."""
+    if verdict.mode == "exploratory":
+        return f"exploratory, releases nothing: {verdict.why}" if verdict.why else "exploratory, releases nothing"
+    return f"confirmatory, attempt {verdict.attempt} to replace {short(verdict.control)}" if verdict.attempt else ""
 
 
 def difference_text(mean: float | None, low: float | None, high: float | None) -> str:

@@ -18,10 +18,10 @@ from seedbed.storage.store import Json, Query, Store, short
 class BetterGate:
     """A verdict says that exactly this candidate is better than exactly this incumbent.
 
-    `error` is the highest error rate that the verdict may have. Only the first comparison on the same tasks counts,
-    answered or not: with enough attempts, some comparison would succeed by chance. Replays prove nothing about live
-    runs, and count only with `replays`. If a judge gave the scores, it must be trusted: the lower end of its kappa with
-    people must reach `agreement`.
+    `error` is the highest error rate that all attempts to replace the incumbent may have together: with enough of them,
+    some would succeed by chance. An exploratory verdict does not count. Replays prove nothing about live runs, and
+    count only with `replays`, each on tasks that were not replayed before. If a judge gave the scores, it must be
+    trusted: the lower end of its kappa with people must reach `agreement`.
 
     While the A/A sentinel is alarmed, no candidate passes.
     """
@@ -40,16 +40,17 @@ class BetterGate:
         verdict, store = request.verdict, request.library.store
         assert verdict
         plan = store.get(verdict.experiment)
-        if not self.replays and any(map(is_replayed, plan["models"].values())):
+        replayed = any(map(is_replayed, plan["models"].values()))
+        if replayed and not self.replays:
             return Refusal("better", "a verdict about replays", "one about live runs", remedy)
-        if not verdict.live and verdict.mode != "confirmatory":
-            actual = f"an exploratory verdict{_because(verdict, store)}"
+        if not (replayed or verdict.live) and verdict.mode != "confirmatory":
+            actual = f"an exploratory verdict{': ' * bool(verdict.why)}{verdict.why}"
             return Refusal("better", actual, "a confirmatory one, on tasks whose results nobody knew", remedy)
         rate = _rate(verdict, store)
         if rate is None or rate > self.error:
-            actual = "no attempt as which it was registered" if rate is None else f"an error rate of {rate:g}"
+            actual = "a verdict that is no attempt" if rate is None else f"a verdict with an error rate of {rate:g}"
             return Refusal("better", actual, f"at most {self.error:g}", f"{remedy} --alpha {self.error:g}")
-        if first := verdict.live and _earlier(verdict, plan["metric"], store):
+        if first := (replayed or verdict.live) and _earlier(verdict, plan["metric"], store):
             units = "outcomes" if verdict.live else "tasks"
             actual = f"a second comparison on the same {units}; the first was {first}"
             return Refusal("better", actual, "the first", f"Compare on {units} that were not used yet.")
@@ -65,13 +66,6 @@ class BetterGate:
                 actual = f"a verdict by the {refused.path}, with {refused.found}"
                 return Refusal("better", actual, refused.expected, refused.remedy)
         return None
-
-
-def _because(verdict: Verdict, store: Store) -> str:
-    """Why a verdict is exploratory, as it was registered."""
-    begun = next(iter(store.facts(Query(kind="comparison", key=verdict.experiment))), None)
-    why = begun.body.get("why") if begun else ""
-    return f": {why}" if why else ""
 
 
 def _rate(verdict: Verdict, store: Store) -> float | None:
