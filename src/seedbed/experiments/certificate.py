@@ -11,14 +11,17 @@ from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell, Naming, recorded_cells
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.failed_runs import FailedRuns
+from seedbed.experiments.attempts import attempt_of, check_attempts
 from seedbed.experiments.evidence import evidence_of, facts_by_key
 from seedbed.experiments.experiment import Experiment, drawn
+from seedbed.experiments.freshness import freshness
 from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
 from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import NOT_STORED, Verdict
+from seedbed.playbooks.library import Library
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
@@ -124,6 +127,7 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         remedy = "Some cell, its run or an answer in it has changed since it was read."
         problems.append(Problem("evidence", short(evidence), short(verdict.evidence), remedy))
     covered = _covered(store, verdict, tasks, problems)
+    problems += _unfounded(store, plan, tasks)
     flags = {
         "registered_first": _begun_before(store, experiment),
         "candidate_scored_after_that": _fresh(store, experiment, [cell for _, arm in read for cell in arm]),
@@ -220,6 +224,23 @@ def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Prob
         return None
     problems += differences(verdict.replay, again, tasks)
     return again
+
+
+def _unfounded(store: Store, plan: Experiment, tasks: Dataset) -> list[Problem]:
+    """Why an experiment that counts as an attempt should not, by what was recorded before it."""
+    if not plan.attempt:
+        return []
+    taken, library = attempt_of(store, plan.control, plan.digest), Library(store, "")
+    if taken is None:
+        expected = f"attempt {plan.attempt} to replace {short(plan.control)}"
+        return [Problem("attempt", "an experiment that was not registered as one", expected)]
+    control, candidate = library.get(plan.control), library.get(plan.candidate)
+    known = freshness(library, control, candidate, tasks, before=taken.number)
+    problems = check_attempts(store, plan.control)
+    if known.seen or known.exploratory:
+        why = known.exploratory or f"results of the candidate were known at {len(known.seen)} of {known.tasks} tasks"
+        problems.append(Problem("mode", why, "tasks whose results were not known"))
+    return problems
 
 
 def _fresh(store: Store, experiment: Digest, cells: Sequence[Cell]) -> bool:
