@@ -41,7 +41,7 @@ def p_values(counts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def e_values(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    growth = Bet(0.0, "above", bets(EFFECT)).growth(np.array([1.0, -1.0, 0.0]))
+    growth = Bet(0.0, "above", bets(EFFECT).shares).growth(np.array([1.0, -1.0, 0.0]))
     return np.asarray(np.exp(evidence(counts @ growth)))
 
 
@@ -89,7 +89,7 @@ def against_one_run(rng: np.random.Generator, better: Found) -> tuple[NDArray[np
     chance = 0.5 + np.where(better, EFFECT / (2 * DIFFER), 0.0)
     right = rng.random((len(better), TASKS)) < chance[:, None]
     outcomes = np.where(hard, right.astype(int) - incumbent.astype(int), 0)
-    growth = Bet(0.0, "above", bets(EFFECT)).growth(np.array([-1.0, 0.0, 1.0]))
+    growth = Bet(0.0, "above", bets(EFFECT).shares).growth(np.array([-1.0, 0.0, 1.0]))
     held = np.array([evidence(growth[each + 1].cumsum(axis=0)).max() for each in outcomes])
     counts = np.stack([(outcomes > 0).sum(axis=1), (outcomes < 0).sum(axis=1)], -1)
     return p_values(counts), np.exp(held)

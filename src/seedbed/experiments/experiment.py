@@ -156,7 +156,8 @@ class Experiment:
 
     def start(self) -> StoppingRule:
         """The rule before the first task."""
-        return rule_from_state(self.rule)
+        old = {"spread": "even"} if self.rule.get("rule") == Betting.name else {}
+        return rule_from_state({**old, **self.rule})
 
 
 def _groups(tasks: Iterable[Task], inputs: Collection[str] | None) -> dict[str, str]:

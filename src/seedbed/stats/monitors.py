@@ -83,8 +83,9 @@ class Drift:
         self.level, self.run_length, self.least, self.most = level, run_length, least, most
         self.n = 0
         self.alarm_at: int | None = None
-        self._bet = Bet(level, "below", bets(), least, most)
-        self._money = np.zeros(len(bets()))
+        stakes = bets(spread="even")
+        self._bet = Bet(level, "below", stakes.shares, least, most)
+        self._money = stakes.start
 
     @property
     def evidence(self) -> float:

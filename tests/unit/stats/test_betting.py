@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ville.means import BettingCS
 from ville.sequential import BettingTest
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.sequential.betting import Bet, BetSide, Betting, bets, evidence
+from seedbed.stats.sequential.betting import Bet, BetSide, BetSpread, Betting, bets, evidence
 
 graded = st.lists(st.floats(-1, 1, allow_nan=False).map(lambda x: round(x, 3)), min_size=1, max_size=40)
 
@@ -22,8 +23,14 @@ graded = st.lists(st.floats(-1, 1, allow_nan=False).map(lambda x: round(x, 3)), 
 def money(values: list[float], mean: float, side: str, effect: float | None) -> float:
     """The money itself, not its log, by the definition."""
     most, sign = (1 / (1 + mean), 1) if side == "above" else (1 / (1 - mean), -1)
-    kept = [math.prod(1 + share * most * sign * (value - mean) for value in values) for share in bets(effect)]
-    return math.fsum(kept) / len(kept)
+    if effect is None:
+        shares = [1e-4 * 9000 ** (n / 29) for n in range(30)]
+        weights = [share**0.75 for share in shares]
+    else:
+        shares = [effect * min(8.0, 0.9 / effect) ** (n / 11) for n in range(12)]
+        weights = [1.0] * 12
+    kept = [math.prod(1 + share * most * sign * (value - mean) for value in values) for share in shares]
+    return math.fsum(map(operator.mul, weights, kept)) / math.fsum(weights)
 
 
 @given(graded, st.sampled_from([0.0, 0.1, -0.2]), st.sampled_from([None, 0.1, 0.5]))
@@ -68,15 +75,32 @@ def test_whoever_bets_against_the_truth_expects_to_win_nothing(
     weights[2] = (mean - 0.3 * middle - 0.7 * low) / (high - low)
     weights[0] = 0.7 - weights[2]
     assert (weights >= 0).all()
-    growth = np.exp(Bet(mean, side, bets(0.1)).growth(np.array(values)))
+    growth = np.exp(Bet(mean, side, bets(0.1).shares).growth(np.array(values)))
     assert weights @ growth == pytest.approx(np.ones(12))
 
 
 def test_evidence_of_a_million_tasks_neither_overflows_nor_vanishes() -> None:
-    grown = 1_000_000 * Bet(0.0, "above", bets()).growth(np.array([1.0, -1.0]))
+    grown = 1_000_000 * Bet(0.0, "above", bets(spread="even").shares).growth(np.array([1.0, -1.0]))
     won, lost = evidence(grown)
     assert won == pytest.approx(1_000_000 * math.log(1.9) - math.log(25))
     assert lost == pytest.approx(1_000_000 * math.log(0.95) - math.log(25))
+
+
+@pytest.mark.parametrize(("spread", "decides"), [("log", True), ("even", False)])
+def test_a_gain_of_a_hundredth_is_decided_sooner_or_later(spread: BetSpread, decides: bool) -> None:
+    """A million pairs of which half differ. In blocks: the evidence after a block is evidence at one look."""
+    rng, stakes = np.random.default_rng(3), bets(spread=spread)
+    growth, money = Bet(0.0, "above", stakes.shares).growth(np.array([1.0, 0.0, -1.0])), stakes.start
+    most = -math.inf
+    for _ in range(1_000):
+        money = money + rng.multinomial(1_000, [0.255, 0.5, 0.245]) @ growth
+        most = max(most, float(evidence(money)))
+    assert (most >= math.log(20)) == decides
+
+
+def test_an_unknown_spread_is_refused() -> None:
+    with pytest.raises(SeedbedError, match=r"spread: found .*wide.*; expected log or even"):
+        Betting(spread="wide")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("effect", [None, 0.1])

@@ -15,6 +15,7 @@ from seedbed.stats.sequential.betting import Bet, bets, evidence, interval
 
 PairSide: TypeAlias = Literal["newer", "older"]
 
+STAKES = bets()
 AT_ONCE = 0.8
 """The part of the capital that is bet from the first pair on. The rest is bet on a change at any later pair."""
 DIGITS = 3
@@ -57,8 +58,8 @@ class GuardEvidence:
         self._difference = 0.0
         self._needed = math.log(1 / error) if run_length is None else math.log(run_length)
         self._drift = None if run_length is None else Drift(-guard.margin, run_length=run_length)
-        self._bet = Bet(-guard.margin, "below", bets())
-        self._money = np.full(len(bets()), -np.inf)
+        self._bet = Bet(-guard.margin, "below", STAKES.shares)
+        self._money = np.full(len(STAKES.shares), -np.inf)
         self._most = 0.0
 
     def take(self, side: PairSide, value: float) -> None:
@@ -78,7 +79,9 @@ class GuardEvidence:
             self._drift.update(difference)
         else:
             put = AT_ONCE if self._pairs == 1 else (1 - AT_ONCE) / (self._pairs * (self._pairs - 1))
-            self._money = np.logaddexp(self._money, math.log(put)) + self._bet.growth(np.array(difference))
+            self._money = np.logaddexp(self._money, math.log(put) + STAKES.start) + self._bet.growth(
+                np.array(difference)
+            )
         self._most = max(self._most, self.evidence)
 
     @property
@@ -93,7 +96,7 @@ class GuardEvidence:
     def status(self) -> GuardStatus:
         """The state of the guard. One that rolls back stays breached; one that holds recovers with good outcomes."""
         guard, read = self.guard, self._pairs
-        low, high = sorted(map(guard.change, interval(self._differences, bets()))) if read else (None, None)
+        low, high = sorted(map(guard.change, interval(self._differences, STAKES))) if read else (None, None)
         strength = self._most if guard.action == "roll back" else self.evidence
         return GuardStatus(
             guard,

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -29,20 +29,36 @@ from seedbed.stats.sequential.rule import (
 
 BetSide: TypeAlias = Literal["above", "below"]
 BettingGoal: TypeAlias = Literal["superior", "non-inferior", "equivalent"]
+BetSpread: TypeAlias = Literal["log", "even"]
 
 LARGEST = 0.9
 """The largest share of the money that one task may cost, so that no single result ruins a bet."""
 
 
-def bets(effect: float | None = None) -> Floats:
-    """Sizes of bet, as shares of all that may be lost on one task: around the best for the effect, or of every size.
+class Stakes(NamedTuple):
+    """Sizes of bet, as shares of all that may be lost on one task, and the log of the money that each starts with."""
+
+    shares: Floats
+    start: Floats
+
+
+def bets(effect: float | None = None, spread: BetSpread = "log") -> Stakes:
+    """Sizes of bet around the best for the effect; without one, of every size.
 
     The best share is about the effect over the variance of the differences, which is seldom above 1 or below an eighth
-    for paired pass rates. So shares reach from the effect to eight times that.
+    for paired pass rates. So shares reach from the effect to eight times that. Those of every size reach down to where
+    they decide a gain of a ten-thousandth, and most of the money is on the larger ones, which decide sooner; an "even"
+    spread, as tests registered before had, never decides a gain of a hundredth.
     """
-    if effect is None:
-        return np.linspace(0.05, LARGEST, 25)
-    return np.geomspace(min(effect, LARGEST), min(8 * effect, LARGEST), 12)
+    if effect is not None:
+        shares = np.geomspace(min(effect, LARGEST), min(8 * effect, LARGEST), 12)
+    elif spread == "even":
+        shares = np.linspace(0.05, LARGEST, 25)
+    else:
+        shares = np.geomspace(1e-4, LARGEST, 30)
+        weights = shares**0.75
+        return Stakes(shares, np.log(weights / weights.mean()))
+    return Stakes(shares, np.zeros(len(shares)))
 
 
 class Bet:
@@ -60,13 +76,13 @@ class Bet:
 
 
 def evidence(money: Floats) -> Floats:
-    """The log of all the money, from the logs on each size of bet. All sizes start with the same money."""
+    """The log of all the money as a multiple of what there was at the start, from the logs on each size of bet."""
     most = money.max(axis=-1, keepdims=True)
     logs: Floats = np.log(np.exp(money - most).mean(axis=-1)) + most[..., 0]
     return logs
 
 
-def interval(differences: Mapping[float, int], shares: Floats, confidence: float = 0.95) -> tuple[float, float]:
+def interval(differences: Mapping[float, int], stakes: Stakes, confidence: float = 0.95) -> tuple[float, float]:
     """A confidence sequence for the mean of differences in [-1, 1]: the true mean stays inside at all looks together.
 
     `differences` says how often each value came; their order does not matter.
@@ -78,7 +94,8 @@ def interval(differences: Mapping[float, int], shares: Floats, confidence: float
     enough = math.log(2 / (1 - confidence))
 
     def excluded(mean: float, side: BetSide) -> bool:
-        return bool(evidence(counts @ Bet(mean, side, shares).growth(values)) >= enough)
+        grown = counts @ Bet(mean, side, stakes.shares).growth(values)
+        return bool(evidence(stakes.start + grown) >= enough)
 
     ends = []
     sides: list[tuple[BetSide, float]] = [("above", -1.0), ("below", 1.0)]
@@ -126,7 +143,8 @@ class Betting(StoppingRule):
     - "non-inferior": that alone, or "inferior", worse by more than the margin.
     - "equivalent": that alone, or "superior" or "inferior", better or worse by more than the margin.
 
-    With an `effect`, bets are of the best sizes for it; without, of every size, which takes a few more tasks.
+    With an `effect`, bets are of the best sizes for it; without, of every size (see `bets` for their `spread`), which
+    takes a few more tasks.
     """
 
     name: ClassVar[str] = "betting"
@@ -142,6 +160,7 @@ class Betting(StoppingRule):
         goal: BettingGoal = "superior",
         margin: float | None = None,
         at_most: int | None = None,
+        spread: BetSpread = "log",
     ) -> None:
         check_rate("alpha", alpha)
         check_rate("beta", beta)
@@ -156,13 +175,16 @@ class Betting(StoppingRule):
             raise SeedbedError(f"margin: found none; expected how much worse still counts as {goal}, such as 0.05")
         if at_most is not None:
             check_at_most(at_most)
+        if spread not in get_args(BetSpread):
+            raise SeedbedError(f"spread: found {shown(spread)}; expected log or even")
         self.alpha, self.beta, self.d0, self.effect = alpha, beta, d0, effect
         self.goal, self.margin, self.at_most = goal, margin, at_most
-        self._shares = bets(effect)
+        self.spread = spread
+        self._stakes = bets(effect, spread)
         self._claims = self._all_claims()
         bet_on = dict.fromkeys(bet for claim in self._claims for bet in claim.bets)
-        self._bets = {key: Bet(key[1], key[0], self._shares) for key in bet_on}
-        self._money = {key: np.zeros(len(self._shares)) for key in self._bets}
+        self._bets = {key: Bet(key[1], key[0], self._stakes.shares) for key in bet_on}
+        self._money = {key: self._stakes.start.copy() for key in self._bets}
         self._most = 0.0
         super().__init__()
 
@@ -224,14 +246,14 @@ class Betting(StoppingRule):
 
         It holds if each task's expected difference is the same, whatever came before it, as for tasks in random order.
         """
-        return interval(Counter(self._taken), self._shares, confidence)
+        return interval(Counter(self._taken), self._stakes, confidence)
 
     def ends(self, differences: Floats) -> Ends:
         rows, tasks = differences.shape
         values, which = np.unique(differences, return_inverse=True)
         which = which.reshape(rows, tasks)
         growth = {key: bet.growth(values) for key, bet in self._bets.items()}
-        money = {key: np.zeros((rows, len(self._shares))) for key in self._bets}
+        money = {key: np.tile(self._stakes.start, (rows, 1)) for key in self._bets}
         verdicts = np.full(rows, "inconclusive", dtype="<U12")
         ended = np.full(rows, tasks)
         alive: Integers = np.arange(rows)

@@ -222,7 +222,7 @@ class Futility:
 
     def __init__(self, effect: float, beta: float) -> None:
         self.enough = math.log(1 / beta)
-        self._growth = Bet(effect, "below", bets(effect)).growth(np.array([1.0, 0.0, -1.0]))
+        self._growth = Bet(effect, "below", bets(effect).shares).growth(np.array([1.0, 0.0, -1.0]))
 
     def evidence(self, wins: Count, ties: Count, losses: Count) -> Floats:
         """The log of the money after these wins, ties and losses, in any order."""
