@@ -16,6 +16,9 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
+# Before NumPy is imported: the tests of each core would wait for the threads of all others, longer than they compute.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import hypothesis
 import psycopg
 import pytest

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from types import MappingProxyType
@@ -210,6 +211,12 @@ def features(playbook: Playbook) -> dict[str, dict[str, float]]:
     return groups
 
 
+@lru_cache(maxsize=4096)
+def _flat(playbook: Playbook) -> dict[tuple[str, str], float]:
+    """Its features by group and name. Each fold of each surrogate of a search needs those of the same playbooks."""
+    return {(group, name): value for group, more in features(playbook).items() for name, value in more.items()}
+
+
 def _words(words: Sequence[str]) -> dict[str, float]:
     counts: dict[str, float] = {}
     for term in (*words, *map(" ".join, pairwise(words))):
@@ -223,8 +230,8 @@ class _FeatureColumns:
     """Features as a matrix in which each group weighs the same, and columns that never differ weigh nothing."""
 
     def __init__(self, playbooks: Iterable[Playbook]) -> None:
-        described = [features(playbook) for playbook in playbooks]
-        self._names = sorted({(group, name) for each in described for group, more in each.items() for name in more})
+        described = [_flat(playbook) for playbook in playbooks]
+        self._names = sorted({name for each in described for name in each})
         raw = self._raw(described)
         spread = raw.std(axis=0)
         self._middle = raw.mean(axis=0)
@@ -235,13 +242,14 @@ class _FeatureColumns:
         share = np.array([max(1, sizes[group]) for group, _ in self._names], dtype=np.float64)
         self._scale = np.where(varied, 1 / np.where(varied, spread, 1.0) / np.sqrt(share), 0.0)
         self.groups = max(1, sum(size > 0 for size in sizes.values()))
+        self.rows: Floats = (raw - self._middle) * self._scale
 
-    def of(self, playbooks: Iterable[Playbook]) -> Floats:
-        scaled: Floats = (self._raw([features(playbook) for playbook in playbooks]) - self._middle) * self._scale
+    def of(self, playbook: Playbook) -> Floats:
+        scaled: Floats = (self._raw([_flat(playbook)]) - self._middle) * self._scale
         return scaled
 
-    def _raw(self, described: Sequence[Mapping[str, Mapping[str, float]]]) -> Floats:
-        rows = [[each.get(group, {}).get(name, 0.0) for group, name in self._names] for each in described]
+    def _raw(self, described: Sequence[Mapping[tuple[str, str], float]]) -> Floats:
+        rows = [[each.get(name, 0.0) for name in self._names] for each in described]
         return np.array(rows, dtype=np.float64).reshape(len(described), len(self._names))
 
 
@@ -261,7 +269,7 @@ class _Model:
         counts = np.array([len(scores) for scores in table.values()], dtype=np.float64)
         self._spread = max(float(worth.var()) - self._noise * float((1 / counts).mean()), 1e-9)
         self._columns = _FeatureColumns(playbooks.values())
-        self._rows = self._columns.of(playbooks.values())
+        self._rows = self._columns.rows
         best = math.inf
         for length in LENGTHS:
             alike = self._alike(self._rows, length)
@@ -279,7 +287,7 @@ class _Model:
 
     def predict(self, playbook: Playbook, own: Mapping[str, float], tasks: Sequence[str]) -> tuple[float, float]:
         """The mean score over the tasks and its standard deviation, given the scores that are known."""
-        near = self._spread * self._share * self._alike(self._columns.of([playbook]), self._length)[0] + self._broad
+        near = self._spread * self._share * self._alike(self._columns.of(playbook), self._length)[0] + self._broad
         worth = self._mean + float(near @ self._weights)
         doubt = max(self._spread + self._broad - float(near @ self._inverse @ near), 1e-12)
         seen = {task: score for task, score in own.items() if task in self._ease}
@@ -318,14 +326,17 @@ class _Errors:
         self.error = float(np.sqrt((errors**2).mean()))
         self.mean_error = float(np.sqrt((means**2).mean()))
         self.relative = errors / deviations
+        self._coverage: dict[float, float] = {}
 
     def coverage(self, confidence: float) -> float:
         """The share of errors within the range of all others."""
-        within = 0
-        for place, error in enumerate(self.relative):
-            low, high = _reach(np.delete(self.relative, place), confidence)
-            within += bool(low <= error <= high)
-        return within / len(self.relative)
+        if confidence not in self._coverage:
+            within = 0
+            for place, error in enumerate(self.relative):
+                low, high = _reach(np.delete(self.relative, place), confidence)
+                within += bool(low <= error <= high)
+            self._coverage[confidence] = within / len(self.relative)
+        return self._coverage[confidence]
 
 
 def _reach(errors: Floats, confidence: float) -> tuple[float, float]:

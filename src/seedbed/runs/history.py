@@ -16,6 +16,9 @@ ENTRIES = ("turn", "failure", "routing", "call", "decision", "child", "reading",
 """The facts of a run: answers, turns that were paid for and failed, choices of models, uses of tools, decisions, runs
 it opened, readings of the clock and of chance, log lines."""
 
+OF_A_RUN = ("turn", "failure", "call", "decision", "child")
+"""The facts that a `Run` has."""
+
 START_FIELDS = ("inputs", "seed", "models", "parent", "max_cost_usd")
 """The conditions of a run, stored when it starts."""
 
@@ -26,7 +29,7 @@ LATEST_TURNS = 2_000
 def recall(store: Store, run: str) -> Run:
     """A recorded run by its id, whether it has ended or not. Raises NotFound."""
     start, ends = start_of(store, run), ends_of(store, run)
-    entries = {kind: [fact.body for fact in store.facts(Query(kind=kind, subject=run))] for kind in ENTRIES}
+    entries = {kind: [fact.body for fact in store.facts(Query(kind=kind, subject=run))] for kind in OF_A_RUN}
     turns = tuple(map(Turn.from_body, entries["turn"]))
     children = tuple({body["run"]: Child(**body) for body in entries["child"]}.values())  # as they last ended
     failures = tuple(Failure(**body) for body in entries["failure"])

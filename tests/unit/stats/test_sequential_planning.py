@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,17 @@ from seedbed.stats.sequential import planning
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.stats.sequential.gsprt import Gsprt, Sprt
-from seedbed.stats.sequential.planning import plan, power_curve
+from seedbed.stats.sequential.planning import SamplePlan, plan, power_curve
 from seedbed.stats.sequential.rule import StoppingRule
 
 
+@cache
+def of_three_hundred(looking_for: float | None = None) -> SamplePlan:
+    return plan(ExactMcNemar(at_most=300, effect=looking_for), effect=0.10, discordance=0.3)
+
+
 def test_the_test_of_three_hundred_tasks_has_the_designed_power_and_length() -> None:
-    planned = plan(ExactMcNemar(at_most=300), effect=0.10, discordance=0.3)
+    planned = of_three_hundred()
     assert planned.power == pytest.approx(0.91, abs=0.01)
     assert planned.tasks_if_better == pytest.approx(166, abs=4)
     assert planned.tasks_if_worse == pytest.approx(planned.tasks_if_better)
@@ -29,7 +35,7 @@ def test_the_test_of_three_hundred_tasks_has_the_designed_power_and_length() -> 
 
 
 def test_with_futility_it_ends_soon_whatever_the_candidate_is() -> None:
-    planned = plan(ExactMcNemar(at_most=300, effect=0.10), effect=0.10, discordance=0.3)
+    planned = of_three_hundred(0.10)
     assert planned.power >= 0.87
     assert planned.missed <= 0.1
     assert planned.tasks_if_equal <= 150
@@ -51,13 +57,13 @@ def fixed_size(power: float, effect: float, discordance: float, alpha: float = 0
 @pytest.mark.parametrize("looking_for", [None, 0.10])
 def test_tests_of_the_exact_rule_do_as_planned(looking_for: float | None) -> None:
     rule = ExactMcNemar(at_most=300, effect=looking_for)
-    planned = plan(rule, effect=0.10, discordance=0.3)
-    better, worse = (rule.ends(draw(1, 4_000, 300, 0.3, effect)) for effect in (0.10, -0.10))
-    within = 3.5 * math.sqrt(planned.power * (1 - planned.power) / 4_000) + 0.003
-    assert better.share("superior") == pytest.approx(planned.power, abs=within)
-    assert better.share("futile") == pytest.approx(planned.missed, abs=0.015)
+    planned = of_three_hundred(looking_for)
+    better, worse = (rule.ends(draw(1, 1_500, 300, 0.3, effect)) for effect in (0.10, -0.10))
+    for finding, chance in (("superior", planned.power), ("futile", planned.missed)):
+        within = 3.9 * math.sqrt(chance * (1 - chance) / 1_500) + 0.003
+        assert better.share(finding) == pytest.approx(chance, abs=within)
     for ends, tasks in ((better, planned.tasks_if_better), (worse, planned.tasks_if_worse)):
-        assert ends.tasks.mean() == pytest.approx(tasks, abs=3.5 * ends.tasks.std() / math.sqrt(4_000) + 0.5)
+        assert ends.tasks.mean() == pytest.approx(tasks, abs=3.5 * ends.tasks.std() / math.sqrt(1_500) + 0.5)
 
 
 @pytest.mark.parametrize("looking_for", [None, 0.5])
@@ -65,8 +71,8 @@ def test_plan_agrees_with_every_sequence_of_a_short_test(
     looking_for: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In a short test much depends on where the tasks are that differ.
-    monkeypatch.setattr(planning, "PATTERNS", 4_000)
-    at_most, discordance, effect = 8, 0.6, 0.4
+    monkeypatch.setattr(planning, "PATTERNS", 3_000)
+    at_most, discordance, effect = 7, 0.6, 0.4
     settings: dict[str, Any] = {"alpha": 0.2, "at_most": at_most, "effect": looking_for, "beta": 0.3}
     power = missed = false_alarm = 0.0
     tasks = np.zeros(3)
@@ -99,7 +105,11 @@ def test_plan_agrees_with_every_sequence_of_a_short_test(
     ],
     ids=["exact", "betting", "gsprt", "gsprt of two", "sprt"],
 )
-def test_every_rule_has_a_plan_that_is_the_same_each_time_and_a_rising_curve(rule: StoppingRule) -> None:
+def test_every_rule_has_a_plan_that_is_the_same_each_time_and_a_rising_curve(
+    rule: StoppingRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "SIMULATED", 1_500)
+    monkeypatch.setattr(planning, "PATTERNS", 100)
     planned = plan(rule, effect=0.3, discordance=0.5)
     assert planned == plan(rule, effect=0.3, discordance=0.5)
     assert planned.false_alarm < 0.07

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -279,26 +280,36 @@ def write(store):
         store.move("main", None, expected=store.ref("main"), because="new", by="bob")
     else:
         store.move(sys.argv[2], "new", expected=store.ref(sys.argv[2]), because="new", by="bob")
-
-store = FilesStore(sys.argv[1])
 """
 
+# One process imports all this, and its children die: the first at its first call, in the first folder, and so on.
 DIES_AT_CALL = """
 calls = 0
-def dying(call):
+def dying(call, at):
     def counted(*args, **options):
         global calls
         calls += 1
-        if calls == int(sys.argv[3]):
+        if calls == at:
             os._exit(9)
         return call(*args, **options)
     return counted
-for name in ("fsync", "replace", "rename", "unlink", "mkdir", "utime"):
-    setattr(os, name, dying(getattr(os, name)))
-write(store)
+
+for step in range(1, int(sys.argv[3]) + 1):
+    child = os.fork()
+    if not child:
+        store = FilesStore(f"{sys.argv[1]}/{step}")
+        for name in ("fsync", "replace", "rename", "unlink", "mkdir", "utime"):
+            setattr(os, name, dying(getattr(os, name), step))
+        write(store)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(code, flush=True)
+    if code != 9:
+        break
 """
 
 OUTGROWS_LIMIT = """
+store = FilesStore(sys.argv[1])
 limit = int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -307,6 +318,7 @@ write(store)
 """
 
 FULL_DISK = """
+store = FilesStore(sys.argv[1])
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), hard))
 try:
@@ -325,17 +337,19 @@ def written_by(script: str, *arguments: object) -> subprocess.CompletedProcess[s
 
 @pytest.mark.parametrize("action", ["append", "main", "branches/new", "remove"])
 def test_a_writer_that_dies_at_any_step_has_written_all_or_nothing(tmp_path: Path, action: str) -> None:
+    store = FilesStore(tmp_path / "1", clock=lambda: NOON)
+    store.append([fact("old"), fact("old", "approval")])
+    move(store, "main", "old")
+    before, stores = listing(tmp_path / "1"), [store]
+    for step in range(2, 41):
+        shutil.copytree(tmp_path / "1", tmp_path / f"{step}")
+        stores.append(FilesStore(tmp_path / f"{step}", clock=lambda: NOON))
+    died = written_by(DIES_AT_CALL, tmp_path, action, len(stores))
+    *codes, last = died.stdout.split()
+    assert (set(codes), last) == ({"9"}, "0"), died.stderr
     outcomes = []
-    for step in range(1, 100):
+    for step, store in enumerate(stores[: len(codes)], 1):
         folder = tmp_path / f"{step}"
-        store = FilesStore(folder, clock=lambda: NOON)
-        store.append([fact("old"), fact("old", "approval")])
-        move(store, "main", "old")
-        before = listing(folder)
-        died = written_by(DIES_AT_CALL, folder, action, step)
-        assert died.returncode in (0, 9), died.stderr
-        if died.returncode == 0:
-            break
         assert verify(store).problems == verify(FilesStore(folder)).problems == ()
         outcomes.append(listing(folder) == before)
         assert outcomes[-1] or len(keys(store)) == 21 or store.ref(action) or not store.ref("main")

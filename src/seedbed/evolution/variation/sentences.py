@@ -48,7 +48,8 @@ _ABBREVIATED = r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<!\bDr\.)(?<
 _NUMBERED = r"(?<!^\d\.)(?<!\n\d\.)(?<!^\d\d\.)(?<!\n\d\d\.)"
 _LINE = r"(?<![^\S\n])[^\S\n]*+\n\s*+"
 _SENTENCE = rf"(?:(?<=[.!?…])|(?<=[.!?…][\"')\]”’»])){_ABBREVIATED}{_NUMBERED}[ \t]+"
-_END = re.compile(rf"{_LINE}|{_SENTENCE}|(?<=[。！？])\s*")
+# Most characters are no white space, and tell nothing of a line or a sentence that has ended.
+_END = re.compile(rf"(?=\s)(?:{_LINE}|{_SENTENCE})|(?<=[。！？])\s*")
 _WHOLE = re.compile(r"```.*?(?:```|\Z)|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}", re.DOTALL)
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 

@@ -71,7 +71,7 @@ class Bet:
 
     def growth(self, values: Floats) -> Floats:
         """By how much each value multiplies the money on each size of bet, in logs."""
-        gained = np.expand_dims((values - self._origin) * self._sign / self._odds, -1)
+        gained = np.asarray((values - self._origin) * self._sign / self._odds)[..., None]
         return np.log1p(self._shares * (gained - 1))
 
 
