@@ -24,7 +24,7 @@ from typing import Any
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.certificate import verify
+from seedbed.experiments.proof.certificate import verify
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.verdict import Verdict, experiments
 from seedbed.models.providers.scripted import ScriptedChat

@@ -16,8 +16,8 @@ from seedbed import BestOf, Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
 from seedbed.evolution.plan import NO_TASKS
 from seedbed.evolution.variation.operators import demonstrate, reword
-from seedbed.experiments import certificate
 from seedbed.experiments.options import Comparing
+from seedbed.experiments.proof import certificate
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import Reader, assign

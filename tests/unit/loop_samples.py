@@ -16,8 +16,8 @@ from seedbed.evolution.evolve import evolve
 from seedbed.evolution.plan import Plan
 from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import Evolution
-from seedbed.experiments.attempts import AttemptTerms
 from seedbed.experiments.options import Comparing
+from seedbed.experiments.proof.attempts import AttemptTerms
 from seedbed.models.cards import Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook

@@ -19,14 +19,14 @@ from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.judges.agreement import agreements, deciding
 from seedbed.evaluation.judges.judge import judges_in
 from seedbed.evaluation.metrics.metric import Metric, expect_answers
-from seedbed.experiments.attempts import attempts, take_attempt
 from seedbed.experiments.error_budget import BudgetTerms, reserve
 from seedbed.experiments.evidence import evidence_of
 from seedbed.experiments.experiment import Design, Experiment, RuleChoice, budget_spent
-from seedbed.experiments.freshness import freshness
-from seedbed.experiments.held_out import expect_unseen, inputs_read
 from seedbed.experiments.live import LiveSource, LiveTest, is_live
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
+from seedbed.experiments.proof.attempts import attempts, take_attempt
+from seedbed.experiments.proof.freshness import freshness
+from seedbed.experiments.proof.held_out import expect_unseen, inputs_read
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.replay import STRICT
 from seedbed.experiments.sources import PastRuns

@@ -173,9 +173,9 @@ def _groups(tasks: Iterable[Task], inputs: Collection[str] | None) -> dict[str, 
             first[name] = name = first[above]
         return name
 
-    for asked, source in own.values():
-        first[find(asked)] = find(source)
-    return {task: find(asked) for task, (asked, _) in own.items()}
+    for key, source in own.values():
+        first[find(key)] = find(source)
+    return {task: find(key) for task, (key, _) in own.items()}
 
 
 def drawn(tasks: Dataset, seed: int, inputs: Collection[str] | None = None) -> list[Unit]:

@@ -12,18 +12,18 @@ from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.experiments import error_budget
-from seedbed.experiments.attempts import AttemptTerms
-from seedbed.experiments.certificate import Certificate, certificate, verify
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.forecast import Forecast, forecast
-from seedbed.experiments.held_out import expect_unseen
 from seedbed.experiments.live import LiveSource, is_live
 from seedbed.experiments.options import DEFAULT, Comparing
 from seedbed.experiments.patterns.patterns import Patterns, find_patterns
 from seedbed.experiments.patterns.suggestion import Suggestion, suggest
 from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
+from seedbed.experiments.proof.attempts import AttemptTerms
+from seedbed.experiments.proof.certificate import Certificate, certificate, verify
+from seedbed.experiments.proof.held_out import expect_unseen
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.screening.policies import load_policy

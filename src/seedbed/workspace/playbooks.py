@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from seedbed.errors import NotFound, Problem, SettingsError, shown
-from seedbed.experiments.held_out import evolved_on, known_tasks
+from seedbed.experiments.proof.held_out import evolved_on, known_tasks
 from seedbed.experiments.replay.history import OF
 from seedbed.playbooks import formats, loading, merging, specialised
 from seedbed.playbooks.changes import Change, diff

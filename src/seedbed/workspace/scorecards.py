@@ -18,7 +18,7 @@ from seedbed.evaluation.metrics.metric import Metric
 from seedbed.evaluation.scorecard import Scorecard, interval_document
 from seedbed.evaluation.specialisation import Specialisation, Specialist, evaluate_specialisation
 from seedbed.evaluation.suite import Suite, SuiteDataset, SuiteScore
-from seedbed.experiments.held_out import seen_before
+from seedbed.experiments.proof.held_out import seen_before
 from seedbed.playbooks import specialised
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import SpecialisedPlaybook

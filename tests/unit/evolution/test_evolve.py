@@ -18,7 +18,7 @@ from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.protocols import Offer, Optimizer, Search
 from seedbed.evolution.searches import Evolution
 from seedbed.evolution.variation.operators import reword
-from seedbed.experiments.held_out import evolved_on
+from seedbed.experiments.proof.held_out import evolved_on
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Budget

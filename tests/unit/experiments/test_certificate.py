@@ -14,9 +14,9 @@ from seedbed.errors import BudgetSpent, NotFound, QuotaSpent, RunError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.experiments.certificate import certificate, verify
 from seedbed.experiments.compare import abort, run_experiment
 from seedbed.experiments.options import Comparing
+from seedbed.experiments.proof.certificate import certificate, verify
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run
 from seedbed.settings import Settings

@@ -14,8 +14,8 @@ from replay_samples import compare_replayed, context_of
 from seedbed.errors import RunError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.certificate import certificate, verify
 from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.proof.certificate import certificate, verify
 from seedbed.experiments.replay.coverage import measure_coverage
 from seedbed.experiments.replay.history import History, draw_history, find_past_runs
 from seedbed.experiments.replay.replay import Replayer, replay_context

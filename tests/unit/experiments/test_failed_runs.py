@@ -12,9 +12,9 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.certificate import certificate, verify
 from seedbed.experiments.compare import abort, run_experiment
 from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.proof.certificate import certificate, verify
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, now

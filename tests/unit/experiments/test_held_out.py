@@ -6,7 +6,7 @@ from loop_samples import agent, numbers
 from seedbed.errors import DatasetError, NotFound
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.held_out import known_tasks, seen_before
+from seedbed.experiments.proof.held_out import known_tasks, seen_before
 from seedbed.playbooks.library import Library
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore

@@ -12,7 +12,7 @@ from loop_samples import ORACLE, agent
 
 from seedbed.errors import Problem, ReleaseRefused, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.experiments.certificate import certificate, verify
+from seedbed.experiments.proof.certificate import certificate, verify
 from seedbed.experiments.sources import live
 from seedbed.experiments.verdict import Verdict
 from seedbed.release.gates.better import BetterGate

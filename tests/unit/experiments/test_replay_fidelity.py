@@ -18,8 +18,8 @@ from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch
-from seedbed.experiments.certificate import certificate
 from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.proof.certificate import certificate
 from seedbed.experiments.replay.fidelity import adjust_with_live, measure_fidelity
 from seedbed.experiments.replay.history import draw_history, find_past_runs
 from seedbed.experiments.replay.replay import (

@@ -7,8 +7,8 @@ from loop_samples import agent, bench, count, numbers
 
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
-from seedbed.experiments.certificate import verify
 from seedbed.experiments.options import Comparing
+from seedbed.experiments.proof.certificate import verify
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run

@@ -12,10 +12,10 @@ from loop_samples import agent, bench, numbers
 from seedbed.errors import Problem
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Metric, Score
-from seedbed.experiments.certificate import Certificate, certificate
 from seedbed.experiments.compare import abort, run_experiment
 from seedbed.experiments.experiment import Design, Experiment
 from seedbed.experiments.options import Comparing
+from seedbed.experiments.proof.certificate import Certificate, certificate
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment.report import to_markdown
 from seedbed.reports.experiment.view import ExperimentView

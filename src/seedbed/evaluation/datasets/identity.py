@@ -27,15 +27,15 @@ def task_key(inputs: Mapping[str, Any], used: Collection[str] | None = None) -> 
 
     `used` names the inputs that count, if a playbook does not read them all: what it never sees changes nothing.
     """
-    kept = {name: value for name, value in inputs.items() if used is None or name in used}
-    return digest("task key", {name: _normal(value) for name, value in kept.items()})
+    counted = {name: _normal(value) for name, value in inputs.items() if used is None or name in used}
+    return digest("task key", counted)
 
 
 def normal_text(text: str) -> str:
     """A text without what makes no difference to what it asks."""
     plain = unicodedata.normalize("NFKC", text)
-    kept = (each for each in plain if each in "\t\n" or unicodedata.category(each) not in ("Cf", "Cc"))
-    words = (_latin(word) for word in "".join(kept).casefold().split())
+    visible = (each for each in plain if each in "\t\n" or unicodedata.category(each) not in ("Cf", "Cc"))
+    words = (_latin(word) for word in "".join(visible).casefold().split())
     return " ".join(words).strip(_ENDS)
 
 
@@ -89,12 +89,12 @@ def near(tasks: Sequence[Task], least: float = 0.8) -> list[Near]:
     similarity tells a twin from a copy. But they may share a source."""
     texts = _Texts([_text(task.inputs) for task in tasks])
     keys = [task_key(task.inputs) for task in tasks]
-    found = [
+    pairs = [
         Near(tasks[one].id, tasks[other].id, similarity)
         for one, other in texts.candidates()
         if keys[one] != keys[other] and (similarity := texts.similarity(one, other)) >= least
     ]
-    return sorted(found, key=lambda each: -each.similarity)
+    return sorted(pairs, key=lambda each: -each.similarity)
 
 
 def leaks(tasks: Sequence[Task], seen: Sequence[Mapping[str, Any]], used: Collection[str] | None = None) -> list[Near]:

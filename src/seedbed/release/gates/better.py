@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from seedbed.errors import NotFound
 from seedbed.evaluation.judges.agreement import AGREEMENT, agreements, deciding, distrust
 from seedbed.evaluation.judges.judge import judges_in
-from seedbed.experiments.attempts import attempt_of
+from seedbed.experiments.proof.attempts import attempt_of
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.verdict import Verdict
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_sentinel, check_verdict, compare_command

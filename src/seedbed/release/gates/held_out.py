@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seedbed.errors import NotFound
-from seedbed.experiments.held_out import known_tasks, seen_before
+from seedbed.experiments.proof.held_out import known_tasks, seen_before
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
 
 

@@ -13,7 +13,7 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import better
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.held_out import known_tasks
+from seedbed.experiments.proof.held_out import known_tasks
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
 from seedbed.stats.arrays import Direction

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seedbed.errors import SeedbedError
 from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.held_out import known_tasks
+from seedbed.experiments.proof.held_out import known_tasks
 from seedbed.experiments.replay.coverage import differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command

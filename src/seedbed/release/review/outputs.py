@@ -12,7 +12,7 @@ from seedbed.evaluation.cells import Naming, recorded_cells
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.experiments.evidence import ends
 from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.held_out import known_tasks
+from seedbed.experiments.proof.held_out import known_tasks
 from seedbed.experiments.replay.coverage import ARMS
 from seedbed.experiments.verdict import Verdict
 from seedbed.storage.store import Digest, Json, Query, Store, canonical, short

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.experiments.certificate import certificate
+from seedbed.experiments.proof.certificate import certificate
 from seedbed.experiments.replay.coverage import STEPS, rows, summary
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import names_of

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.experiments.certificate import CLAIMS, Certificate
 from seedbed.experiments.experiment import Unit
+from seedbed.experiments.proof.certificate import CLAIMS, Certificate
 from seedbed.experiments.verdict import Verdict, in_words
 from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference

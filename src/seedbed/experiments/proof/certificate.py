@@ -11,12 +11,12 @@ from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell, Naming, recorded_cells
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.failed_runs import FailedRuns
-from seedbed.experiments.attempts import attempt_of, check_attempts
 from seedbed.experiments.evidence import evidence_of, facts_by_key
 from seedbed.experiments.experiment import Experiment, drawn
-from seedbed.experiments.freshness import freshness
 from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
+from seedbed.experiments.proof.attempts import attempt_of, check_attempts
+from seedbed.experiments.proof.freshness import freshness
 from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.stopping import SequentialTest

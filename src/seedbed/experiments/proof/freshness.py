@@ -15,7 +15,7 @@ from seedbed.errors import NotFound
 from seedbed.evaluation.cells import run_of
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
-from seedbed.experiments.held_out import inputs_read
+from seedbed.experiments.proof.held_out import inputs_read
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
