@@ -35,18 +35,24 @@ def joined(*datasets: Dataset) -> Dataset:
     return Dataset(tuple(task for each in datasets for task in each))
 
 
-def says_yes(numbers: Collection[int]) -> dict[str, Any]:
+def says_yes(numbers: Collection[int], yes: str = "yes") -> dict[str, Any]:
     names = "|".join(map(str, sorted(numbers))) or "none"
-    return {"use": "scripted", "args": {"replies": {rf"(?i)numbered ({names}) of": "yes", "": "no"}}}
+    return {"use": "scripted", "args": {"replies": {rf"(?i)numbered ({names}) of": yes, "": f"not {yes}"}}}
 
 
 def world(
-    old: Collection[int] = (), new: Collection[int] = (), *, store: Store | None = None, require: Any = GATES
+    old: Collection[int] = (),
+    new: Collection[int] = (),
+    *,
+    yes: str = "yes",
+    store: Store | None = None,
+    require: Any = GATES,
 ) -> Workspace:
-    """A workspace whose production serves OLD. `old` and `new` are the tasks that each answers correctly."""
+    """A workspace whose production serves OLD. `old` and `new` are the tasks that each answers correctly, NEW by
+    saying `yes`."""
     settings = Settings(
         by="eve",
-        models={"old": says_yes(old), "new": says_yes(new)},
+        models={"old": says_yes(old), "new": says_yes(new, yes)},
         channels={"production": {"require": list(require)}},
     )
     return Workspace(settings, store or MemoryStore())

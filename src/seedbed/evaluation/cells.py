@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -29,11 +29,17 @@ ALIKE = 3
 many cells that halves the cost of adding one. The other characters still distinguish them where people see ten."""
 
 
+Fault: TypeAlias = Literal["", "agent", "infrastructure", "metric"]
+"""Whose fault it is that there is no score: that of the agent itself; of a provider, a network or a worker; or of the
+metric, which gave a completed run none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One (playbook, task, replicate) by one metric: the unit of evaluation, caching and resume.
 
-    Without a value it was not scored, and `reason` says why. A `reused` cell was paid for before.
+    Without a value it was not scored: `reason` says why, and `fault` whose fault it is. A `reused` cell was paid for
+    before.
     """
 
     key: str
@@ -49,6 +55,7 @@ class Cell:
     tokens: int = 0
     latency_seconds: float = 0.0
     reused: bool = False
+    fault: Fault = ""
 
     def fact(self, at: datetime, by: str) -> Fact:
         body = {name: getattr(self, name) for name in _IN_BODY}
@@ -59,7 +66,7 @@ _IN_BODY = ("task", "replicate", "metric", "reason", "answer", "run", "cost_usd"
 _columns = itemgetter(*_IN_BODY)
 _NUMBERS = {"value": "d", "cost_usd": "d", "tokens": "q", "latency_seconds": "d"}
 _NUMBERS |= {"replicate": "l", "metric": "h", "reused": "b"}
-_TEXTS = ("key", "task", "reason", "answer", "run")
+_TEXTS = ("key", "task", "reason", "answer", "run", "fault")
 
 
 class RunNames(NamedTuple):
@@ -227,6 +234,7 @@ class Cells(Sequence[Cell]):
             ) from None
         read["metric"] = [self._names.setdefault(metric, len(self._names)) for metric in read["metric"]]
         read["reused"] = [True] * len(self._bodies)
+        read["fault"] = [""] * len(self._bodies)
         for name, numbers in self._numbers.items():
             numbers.extend(read.get(name, ()))
         for name, texts in self._texts.items():
@@ -254,7 +262,7 @@ class Cells(Sequence[Cell]):
             replicate=replicate,
             metric=list(self._names)[metric],
             reused=bool(reused),
-            **{name: texts[index] for name, texts in self._texts.items()},
+            **{name: texts[index] for name, texts in self._texts.items()},  # type: ignore[arg-type]
         )
 
     def __iter__(self) -> Iterator[Cell]:

@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import count, product
-from typing import overload
+from typing import NamedTuple, overload
 
-from seedbed.errors import QuotaSpent, RunError
-from seedbed.evaluation.cells import Cell, Cells, Naming, completed_runs, recorded_cells, run_of
+from seedbed.errors import ModelUnavailable, QuotaSpent, RunError, RunTaken, Why
+from seedbed.evaluation.cells import Cell, Cells, Fault, Naming, completed_runs, recorded_cells, run_of
 from seedbed.evaluation.context import EvaluationContext, TaskReplicate, seed_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.judges.judge import JudgeContext, asking_judges
-from seedbed.evaluation.metrics.metric import Metric, Score, expect_answers
+from seedbed.evaluation.metrics.metric import Metric, Score, blind, expect_answers
 from seedbed.evaluation.scorecard import Scorecard, scorecard
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
@@ -201,7 +201,7 @@ async def _pay(
     """The cells of one run, one for each metric, by their keys; `reused` says whether it was paid before."""
     task, replicate = item
 
-    def cell(key: str, score: Score, done: Run | None = None) -> Cell:
+    def cell(key: str, score: Score, done: Run | None = None, fault: Fault = "") -> Cell:
         return Cell(
             key=key,
             playbook=playbook.digest,
@@ -216,12 +216,14 @@ async def _pay(
             tokens=(done.tokens if done else 0) + score.tokens,
             latency_seconds=done.latency_seconds if done else 0.0,
             reused=reused,
+            fault=fault or ("metric" if score.value is None else ""),
         )
 
     done = await _perform(run, playbook, item, context)
-    if isinstance(done, str):
-        return [cell(key, Score(None, done)) for key in metrics]
-    cells = [cell(key, await metric(done, task), done) for key, metric in metrics.items()]
+    if isinstance(done, _Failure):
+        return [cell(key, Score(None, done.reason), fault=done.fault) for key in metrics]
+    seen = blind(done)
+    cells = [cell(key, await metric(seen, task), done) for key, metric in metrics.items()]
     scored = [each for each in cells if each.value is not None]
     adding = [context.journal.add(each.fact(context.clock(), context.by)) for each in scored]
     added = await asyncio.gather(*adding) if len(adding) > 1 else [await each for each in adding]
@@ -232,10 +234,21 @@ async def _pay(
     return cells
 
 
-async def _perform(run: str, playbook: Playbook, item: TaskReplicate, context: EvaluationContext) -> Run | str:
+class _Failure(NamedTuple):
+    """Why there is no run that can be scored, and whose fault it is."""
+
+    reason: str
+    fault: Fault
+
+
+PASSING: tuple[Why, ...] = ("transient", "rate", "credit")
+"""Failures of a model's provider, which have nothing to do with the agent."""
+
+
+async def _perform(run: str, playbook: Playbook, item: TaskReplicate, context: EvaluationContext) -> Run | _Failure:
     """The run, or why there is none that can be scored."""
     if context.ledger.is_short:
-        return "the money for this evaluation was spent"
+        return _Failure("the money for this evaluation was spent", "infrastructure")
     own = Ledger(last_share=0.0, within=context.ledger)  # a refusal to one run says nothing about the others
     try:
         async with asyncio.timeout(context.timeout_seconds):
@@ -243,7 +256,8 @@ async def _perform(run: str, playbook: Playbook, item: TaskReplicate, context: E
     except QuotaSpent:
         raise  # the playbook is not at fault
     except RunError as wrong:
-        return str(wrong)
+        passing = isinstance(wrong, RunTaken) or (isinstance(wrong, ModelUnavailable) and wrong.why in PASSING)
+        return _Failure(str(wrong), "infrastructure" if passing else "agent")
     except TimeoutError:
-        return f"it took longer than {context.timeout_seconds:g} s"
-    return done if done.status == "completed" else f"its run was not completed: {done.status}"
+        return _Failure(f"it took longer than {context.timeout_seconds:g} s", "agent")
+    return done if done.status == "completed" else _Failure(f"its run was not completed: {done.status}", "agent")

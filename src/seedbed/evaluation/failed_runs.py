@@ -8,7 +8,7 @@ from datetime import datetime
 from seedbed.evaluation.cells import Cell
 from seedbed.storage.store import Digest, Fact, Query, Store
 
-_IN_BODY = ("playbook", "task", "replicate", "metric", "reason", "run", "cost_usd", "tokens")
+_IN_BODY = ("playbook", "task", "replicate", "metric", "reason", "fault", "run", "cost_usd", "tokens")
 
 
 class FailedRuns:
@@ -55,4 +55,5 @@ def _cell(fact: Fact) -> Cell:
         run=body["run"],
         cost_usd=body["cost_usd"],
         tokens=body["tokens"],
+        fault=body.get("fault", ""),
     )

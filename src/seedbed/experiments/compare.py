@@ -43,6 +43,9 @@ from seedbed.storage.store import Digest, Json, Store, digest, short
 AnswerWatcher = Callable[[Answer], None]
 """Called with what the stopping rule says after each unit."""
 
+TRIES = 3
+"""How often a run is tried that fails through no fault of the agent's."""
+
 ArmPlans = Sequence[tuple[Playbook, Sequence[Sequence[TaskReplicate]]]]
 """Each playbook with the items that it performs for every unit."""
 
@@ -303,7 +306,10 @@ async def _payer(
         (key,) = naming(*item).cells
         if key in failed:
             return failed[key]
-        (cell,) = await cells(item)
+        for _ in range(TRIES):
+            (cell,) = await cells(item)
+            if cell.fault != "infrastructure" or context.ledger.is_short:
+                break
         return cell if context.ledger.is_short else await _settle(cell, failed, context)
 
     return pay

@@ -18,8 +18,9 @@ from seedbed.stats.sequential.gsprt import Gsprt, Sprt
 from seedbed.stats.sequential.rule import SIGNS, Answer
 from seedbed.storage.store import Digest, Json
 
-UNSCORED = 0.05
-"""A verdict is invalid if more than this share of an arm's completed runs got no score."""
+MISSING = 0.1
+"""A verdict is invalid if more than this share of an arm's runs got no answer or no score, through no fault of the
+agent's. In experiments registered before faults were told apart, half as many of the completed ones."""
 
 
 class SequentialTest:
@@ -52,7 +53,8 @@ class SequentialTest:
         """Take the cells of the next unit, and answer."""
         for cell in (*control, *candidate):
             expect_score(self.metric, cell)
-        before, after = self._mean(control), self._mean(candidate)
+        failure = self.plan.failure_counts_as
+        before, after = self._mean(control, 1 - failure), self._mean(candidate, failure)
         self.cells += [*control, *candidate]
         for arm, cells in zip(self._arms.values(), (control, candidate), strict=True):
             arm.extend(cells)
@@ -63,22 +65,29 @@ class SequentialTest:
         self.answers.append(self.rule.update(self._gains[-1], len(self._gains)))
         return self.answers[-1]
 
-    def _mean(self, cells: Sequence[Cell]) -> float:
-        failure = self.plan.failure_counts_as
-        return statistics.fmean(failure if cell.value is None else cell.value for cell in cells)
+    def _mean(self, cells: Sequence[Cell], missing: float) -> float:
+        """The mean score of an arm. What is missing counts against the candidate: as the control's success, or as the
+        candidate's failure. So whoever makes answers disappear gains nothing by it."""
+        worst = self.plan.failure_counts_as
+        return statistics.fmean(
+            cell.value if cell.value is not None else missing if self._is_missing(cell) else worst for cell in cells
+        )
+
+    def _is_missing(self, cell: Cell) -> bool:
+        return cell.value is None and cell.fault in ("infrastructure", "metric")
 
     def verdict(
         self, *, evidence: Digest = "", judges: Json | None = None, replay: Json | None = None, aborted: str = ""
     ) -> Verdict:
         """The verdict so far. `aborted` is the reason if a person stopped the experiment."""
         failed = tuple(cell.key for cell in self.cells if cell.value is None)
-        unscored = tuple(cell.key for cell in self.cells if cell.value is None and cell.run)
+        unscored = tuple(cell.key for cell in self.cells if cell.value is None and (cell.run or self._is_missing(cell)))
         because = aborted and f"stopped by hand: {aborted}"
+        most = MISSING if self.plan.inputs is not None else MISSING / 2
         for name, cells in self._arms.items():
-            missing = sum(cell.value is None and bool(cell.run) for cell in cells)
-            if missing > UNSCORED * len(cells):
-                unscored_runs = f"{missing} of {len(cells)} runs of the {name} were completed and got no score"
-                because = f"{unscored_runs}; at most {UNSCORED:.0%} may"
+            missing = sum(cell.value is None and bool(cell.run or self._is_missing(cell)) for cell in cells)
+            if missing > most * len(cells):
+                because = f"{missing} of {len(cells)} runs of the {name} got no score; at most {most:.0%} may"
         answer = self.rule.answer
         finding: Finding = answer.verdict if answer.verdict != "continue" else "inconclusive"
         controls, candidates = ([pair[arm] for pair in self._scores] for arm in (0, 1))
@@ -119,10 +128,18 @@ class SequentialTest:
             cost_usd=math.fsum(cell.cost_usd for cell in self.cells),
             judges=judges or {},
             replay=replay or {},
+            observed=self._observed(),
             mode=self.plan.mode,
             attempt=self.plan.attempt,
             spent=answer.spent if isinstance(self.rule, ExactMcNemar) else None,
         )
+
+    def _observed(self) -> tuple[float, float] | None:
+        """The means of what was scored, if anything is missing."""
+        if not any(map(self._is_missing, self.cells)):
+            return None
+        control, candidate = ([cell.value for cell in arm if cell.value is not None] for arm in self._arms.values())
+        return statistics.fmean(control or [0.0]), statistics.fmean(candidate or [0.0])
 
     def _adjusted(self) -> Interval | None:
         """The difference, corrected for the early stop."""

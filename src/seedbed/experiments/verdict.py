@@ -75,7 +75,10 @@ class Verdict:
     failed: tuple[str, ...] = ()
     """The cells that counted as failures, by their keys."""
     unscored: tuple[str, ...] = ()
-    """Those of them whose run was completed and got no score."""
+    """Those of them through no fault of the agent: no answer came, or a completed run got no score. They count against
+    the candidate."""
+    observed: tuple[float, float] | None = None
+    """The means of the control and the candidate over what was scored, if anything is missing."""
     evidence: Digest = ""
     """The digest of all cells that were read, of their runs and of the answers in them, in registered order."""
     e: float | None = None
@@ -175,14 +178,15 @@ class Verdict:
         for name in NOT_STORED:
             del body[name]
         listed = {"scores": [list(pair) for pair in self.scores], "failed": list(self.failed)}
-        return {**body, **listed, "unscored": list(self.unscored)}
+        return {**body, **listed, "unscored": list(self.unscored), "observed": self.observed and list(self.observed)}
 
     @classmethod
     def from_body(cls, body: Json) -> Verdict:
         try:
             scores = tuple((before, after) for before, after in body["scores"])
             lists = {"scores": scores, "failed": tuple(body["failed"]), "unscored": tuple(body["unscored"])}
-            return cls(**{**body, **lists})
+            observed = body.get("observed")
+            return cls(**{**body, **lists, "observed": observed and (observed[0], observed[1])})
         except (LookupError, TypeError, ValueError):
             raise StoreDamaged(f"found {shown(body)}; expected a whole verdict. Restore it from a copy") from None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seedbed.errors import DatasetError, Problem, shown
+from seedbed.evaluation.datasets.check import DatasetCheck, check_dataset
 from seedbed.evaluation.datasets.dataset import Dataset, StratifyBy
 from seedbed.evaluation.datasets.files import KINDS, ending
 from seedbed.evaluation.datasets.loading import Columns, read
@@ -48,6 +49,10 @@ class Datasets:
             "by": ref.by,
             "at": ref.at,
         }
+
+    def check(self, tasks: Tasks) -> DatasetCheck:
+        """What repeats in a dataset, leaks between its splits or is missing."""
+        return check_dataset(self.get(tasks))
 
     def add(self, name: str, tasks: Tasks, *, because: str) -> Ref:
         """Store tasks under a name. If they are there already nothing moves; the old ones stay in the store."""

@@ -38,6 +38,20 @@ def test_show_prints_as_many_tasks_as_asked_for(seedbed: Seedbed) -> None:
     assert "I love" not in seedbed("dataset", "show", "tasks.jsonl", "--limit", "0").out
 
 
+def test_check_names_what_repeats_and_leaks(tmp_path: Path, seedbed: Seedbed) -> None:
+    done = seedbed("dataset", "check", "odd.jsonl", "--json")
+    assert keeps_promise(done.json, "dataset", "check")
+    assert (done.code, done.json["units"], len(done.json["unanswered"])) == (0, 3, 1)
+    assert "Nothing repeats or leaks." in seedbed("dataset", "check", "odd.jsonl").out
+    rows = [("a", "Where is my parcel?", "train"), ("b", "where is  my parcel", "test"), ("c", "Thanks a lot", "test")]
+    lines = [json.dumps({"id": name, "inputs": {"text": text}, "split": split}) for name, text, split in rows]
+    write(tmp_path, leaky__jsonl="\n".join(lines))
+    leaky = seedbed("dataset", "check", "leaky.jsonl")
+    assert leaky.code == 1
+    for words in ("3, which ask 2 different things", "the same", "leak", "train: a", "test: b"):
+        assert words in leaky.out
+
+
 def test_split_loses_no_task_and_shares_none(tmp_path: Path, seedbed: Seedbed) -> None:
     done = seedbed("dataset", "split", "tasks.jsonl", "--share", "0.3", "--json")
     assert keeps_promise(done.json, "dataset", "split")

@@ -15,7 +15,7 @@ import typer
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import DatasetName, Seed
-from seedbed.cli.output import Column, line, when
+from seedbed.cli.output import BLOCKED, Column, line, when
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.loading import Columns
 from seedbed.reports.numbers import clipped, counted
@@ -159,6 +159,40 @@ def show(
     ]
     table = [output.listing(TASKS, first)] if first else []
     call.show(document, output.facts(pairs), *table)
+
+
+@command(app)
+def check(
+    call: Invocation,
+    dataset: DatasetName,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="How many findings of each kind to print.")] = 5,
+) -> None:
+    """Look for tasks that repeat others, leaks between splits, and missing answers. Files need no workspace.
+
+    Exits with 1 if a split repeats tasks of another.
+    """
+    with call.open_for_files(dataset_and_split(dataset)[0]) as space:
+        checked = space.datasets.check(dataset)
+    pairs = [
+        ("tasks", f"{checked.tasks:,}, which ask {counted(checked.units, 'different thing')}"),
+        ("no answer", f"{len(checked.unanswered):,}" if checked.unanswered else ""),
+    ]
+    rows = [
+        *(("the same", clipped(", ".join(ids), 60), "") for ids in checked.duplicates[:limit]),
+        *(("nearly the same", f"{each.task}, {each.other}", f"{each.similarity:.2f}") for each in checked.near[:limit]),
+        *(
+            ("leak", f"{each.split}: {each.task}", f"{each.other_split}: {each.other}")
+            for each in checked.leaks[:limit]
+        ),
+        *(
+            ("source?", each.field, f"{each.distinct:,} different in {each.rows:,} tasks")
+            for each in checked.fields[:limit]
+        ),
+    ]
+    table = [output.table("finding", "tasks", "", rows=rows)] if rows else ["Nothing repeats or leaks."]
+    call.show({**checked.document(), "dataset": dataset}, output.facts(pairs), *table)
+    if checked.leaks:
+        raise typer.Exit(BLOCKED)
 
 
 def _splits_of(task: Json) -> str:

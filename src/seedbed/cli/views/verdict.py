@@ -46,6 +46,7 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
         ("pairs" if verdict.live else "tasks", f"{verdict.tasks}{of}: {_outcomes(verdict)}"),
         ("in order", outcomes_view(verdict.outcomes)),
         ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
+        ("missing", _missing(verdict)),
         ("p", p),
         ("rule", verdict.rule),
         ("evidence", _mode(verdict)),
@@ -53,6 +54,15 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
     ]
     heading = line((verdict.finding, FINDINGS[verdict.finding]), f": {in_words(verdict, rule, names)}")
     return Group(heading, output.facts(pairs))
+
+
+def _missing(verdict: Verdict) -> str:
+    """What is missing, and the means of what is not."""
+    if verdict.observed is None:
+        return ""
+    control, candidate = verdict.observed
+    missing = f"{counted(len(verdict.unscored), 'score')}, counted against the candidate"
+    return f"{missing}; of the others {control:.3f} → {candidate:.3f}"
 
 
 def _mode(verdict: Verdict) -> str:

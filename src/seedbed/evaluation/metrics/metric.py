@@ -11,10 +11,10 @@ import string
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias, overload
 
 from seedbed.errors import DatasetError, Problem, SeedbedError, SettingsError, StoreError, shown
 from seedbed.evaluation.datasets.dataset import Task
@@ -194,6 +194,38 @@ def _look_up(module: str, name: str, options: dict[str, Any]) -> FunctionMetric:
     __import__(module)
     metric: FunctionMetric = getattr(sys.modules[module], name)
     return replace(metric, options=options)
+
+
+class BlindRun(Run):
+    """A run as a metric sees it: what was said, done and spent, but not by whom."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.status}, {len(self.turns)} turns>"
+
+
+def _hidden(name: str) -> property:
+    def read(_: BlindRun) -> NoReturn:
+        reason = "A score must not depend on which playbook or model is scored"
+        raise SeedbedError(f"run.{name}: found a metric that reads it; expected one that does not. {reason}")
+
+    return property(read)
+
+
+HIDDEN = ("id", "playbook", "models", "seed", "parent", "replay", "started", "max_cost_usd")
+for _name in HIDDEN:
+    setattr(BlindRun, _name, _hidden(_name))
+
+
+def blind(run: Run) -> Run:
+    """The run without what names its playbook or its models. The names of roles and steps stay."""
+    hidden = object.__new__(BlindRun)
+    turns = tuple(replace(turn, model="", messages=()) for turn in run.turns)
+    for each in fields(Run):
+        if each.name not in HIDDEN:
+            getattr(Run, each.name).__set__(hidden, turns if each.name == "turns" else getattr(run, each.name))
+    return hidden
 
 
 @overload

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from seedbed.errors import DocumentError, NotFound, Problem, SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.metric import ExactMatch, FunctionMetric, Metric, better
+from seedbed.evaluation.metrics.metric import ExactMatch, FunctionMetric, Metric, better, blind
 from seedbed.experiments.patterns.traits import ScoredRun, gather_runs
 from seedbed.experiments.screening.policies import DecisionPolicy, NoChances, Situation, check_chances
 from seedbed.runs.history import recall
@@ -131,7 +131,7 @@ async def _applied(metric: Metric | None, run: Run, task: Task) -> float | None:
     """The score of a run by a metric that calls no model; None if there is none."""
     if run.status != "completed" or not isinstance(metric, FunctionMetric | ExactMatch):
         return None
-    return (await metric(run, task)).value
+    return (await metric(blind(run), task)).value
 
 
 def _log(

@@ -11,7 +11,7 @@ from typing import Any
 
 from seedbed.errors import RunError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.metrics.metric import Metric
+from seedbed.evaluation.metrics.metric import Metric, blind
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest
 
@@ -56,7 +56,7 @@ async def drill(
             finally:
                 watch(next(through))
             result.met[run.playbook] += 1
-            score = await metric(run, task)
+            score = await metric(blind(run), task)
             if score.value is not None:
                 value = min(max(score.value, 0.0), 1.0)
                 record_rating(run, value)

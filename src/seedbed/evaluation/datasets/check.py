@@ -1,0 +1,95 @@
+"""What is wrong with a dataset, before anything is decided on it: tasks that repeat, leaks between splits, gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.datasets.identity import Near, leaks, near, task_key
+from seedbed.storage.store import Json, canonical
+
+LONG, REPEATED = 20, 0.5
+"""A field may be the source of tasks if its texts are so long on average and at most this share of them is distinct."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedField:
+    """An input that many tasks share, which may be their source: a document, a customer, a conversation."""
+
+    field: str
+    distinct: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitLeak:
+    """A task of one split that another split repeats, in the same or nearly the same words."""
+
+    split: str
+    task: str
+    other_split: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCheck:
+    """What was found in a dataset. Tasks that ask the same count once in a comparison; leaks make a split useless."""
+
+    tasks: int
+    units: int
+    """How many different things are asked."""
+    duplicates: tuple[tuple[str, ...], ...]
+    near: tuple[Near, ...]
+    fields: tuple[RepeatedField, ...]
+    leaks: tuple[SplitLeak, ...]
+    unanswered: tuple[str, ...]
+
+    def document(self) -> Json:
+        return asdict(self)
+
+
+def check_dataset(tasks: Dataset) -> DatasetCheck:
+    """What repeats in a dataset, leaks between its splits or is missing."""
+    by_key: dict[str, list[str]] = {}
+    for task in tasks:
+        by_key.setdefault(task_key(task.inputs), []).append(task.id)
+    answered = any(task.expected is not None for task in tasks)
+    return DatasetCheck(
+        tasks=len(tasks),
+        units=len(by_key),
+        duplicates=tuple(tuple(ids) for ids in by_key.values() if len(ids) > 1),
+        near=tuple(near(tasks.tasks)),
+        fields=tuple(_fields(tasks)),
+        leaks=tuple(_leaks(tasks)),
+        unanswered=tuple(task.id for task in tasks if answered and task.expected is None),
+    )
+
+
+def _fields(tasks: Dataset) -> Sequence[RepeatedField]:
+    if any(task.source for task in tasks):
+        return []
+    names = dict.fromkeys(name for task in tasks for name in task.inputs)
+    repeated = []
+    for name in names if len(names) > 1 else ():
+        texts = [canonical(task.inputs[name]) for task in tasks if name in task.inputs]
+        if sum(map(len, texts)) >= LONG * len(texts) and 1 < len({*texts}) <= REPEATED * len(texts):
+            repeated.append(RepeatedField(name, len({*texts}), len(texts)))
+    return repeated
+
+
+def _leaks(tasks: Dataset) -> Sequence[SplitLeak]:
+    """Each pair of splits once; folds, which overlap on purpose, are not compared."""
+    names = [name for name in tasks.splits if not name.startswith("fold-")]
+    shared: list[SplitLeak] = []
+    for place, one in enumerate(names):
+        for other in names[place + 1 :]:
+            here, there = tasks.only(split=one).tasks, tasks.only(split=other).tasks
+            keys = {task_key(task.inputs): task.id for task in there}
+            same = [(task.id, keys[task_key(task.inputs)]) for task in here if task_key(task.inputs) in keys]
+            exact = {mine for mine, _ in same}
+            rest = [task for task in here if task.id not in exact]
+            nearly = leaks(rest, [task.inputs for task in there])
+            same += [(each.task, there[int(each.other)].id) for each in nearly]
+            shared += [SplitLeak(one, mine, other, yours) for mine, yours in same]
+    return shared

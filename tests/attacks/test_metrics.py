@@ -1,0 +1,44 @@
+"""Metrics that know whom they score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from world import NEW, OLD, serve_old, tasks, world
+
+from seedbed import Task
+from seedbed.errors import SeedbedError
+from seedbed.evaluation.metrics.metric import metric
+from seedbed.runs.run import Run
+
+WAYS: dict[str, Callable[[Run], Any]] = {
+    "the playbook": lambda run: run.playbook == NEW.digest,
+    "the id": lambda run: run.id > "8",
+    "the models": lambda run: "new" in run.models,
+    "the seed": lambda run: run.seed % 2,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_metric_that_reads_whom_it_scores_is_refused(way: str) -> None:
+    @metric(binary=True)
+    def partial(run: Run, task: Task) -> float:
+        return float(bool(WAYS[way](run)))
+
+    space = await serve_old(world())
+    with pytest.raises(SeedbedError, match=r"run\.\w+: found a metric that reads it; expected one that does not"):
+        await space.compare(OLD, NEW, on=tasks(range(30)), metric=partial)
+    with pytest.raises(SeedbedError, match="A score must not depend on which playbook or model is scored"):
+        await space.evaluate(NEW, tasks(range(3)), metric=partial)
+
+
+async def test_neither_the_model_nor_the_prompts_of_a_turn_are_shown() -> None:
+    @metric(binary=True)
+    def nosy(run: Run, task: Task) -> float:
+        return float(any("new" in f"{turn.model} {turn.messages} {run!r}" for turn in run.turns))
+
+    space = await serve_old(world())
+    verdict = await space.compare(OLD, NEW, on=tasks(range(30)), metric=nosy)
+    assert (verdict.candidate_mean, verdict.finding) == (0.0, "inconclusive")
