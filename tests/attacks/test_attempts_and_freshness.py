@@ -118,3 +118,13 @@ async def test_the_same_tasks_serve_for_another_candidate() -> None:
     assert (first.finding, first.mode) == ("inconclusive", "confirmatory")
     second = await space.compare(OLD, NEW, on=joined(tasks(range(20, 69))))
     assert (second.mode, second.attempt) == ("confirmatory", 2)
+
+
+async def test_nor_does_an_error_budget_pay_for_tasks_that_are_known() -> None:
+    space = await lucky()
+    verdict = await space.compare(OLD, NEW, on=tasks(WINS), options=Comparing(channel="production"))
+    assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
+    assert not await is_released(space, because=verdict)
+    other = await space.compare(OLD, NEW, on=tasks(range(200, 230)), options=Comparing(channel="production"))
+    assert other.mode == "confirmatory"
+    assert space.experiments.verify([other.experiment]) == {other.experiment: []}

@@ -218,6 +218,8 @@ class _Registration:
     def _left(self, before: float = math.inf) -> tuple[Dataset, str]:
         """The tasks that are fresh, and why that cannot be confirmatory."""
         library = Library(self.context.store, self.context.by)
+        for playbook in (self.control, self.candidate):  # whoever checks the verdict needs them
+            library.keep(playbook, because="compared")
         known = freshness(library, self.control, self.candidate, self.tasks, before=before)
         if known.exploratory or not known.seen:
             return self.tasks, known.exploratory
@@ -230,13 +232,17 @@ class _Registration:
             remedy = "Set the rate of the budget."
             expected = f"none: the error budget of channel {shown(options.channel)} sets it"
             raise SettingsError([Problem("alpha", f"{options.alpha:g}", expected, remedy)])
-        terms = options.terms or BudgetTerms()
+        terms, reasons = options.terms or BudgetTerms(), dict[Digest, tuple[Dataset, str]]()
 
-        def planned(alpha: float, rule: RuleChoice) -> Experiment:
-            return self._plan(self.tasks, options.design(alpha, rule, "confirmatory"))
+        def planned(alpha: float, rule: RuleChoice, before: float) -> Experiment:
+            left, why = self._left(before)
+            why = why or ("it was registered as exploratory" if options.exploratory else "")
+            plan = self._plan(left, options.design(alpha, rule, "exploratory" if why else "confirmatory"))
+            reasons[plan.digest] = left, why
+            return plan
 
         plan = reserve(context.store, options.channel, terms, planned, rule, by=context.by, clock=context.clock)
-        return plan, self.tasks, ""
+        return plan, *reasons[plan.digest]
 
     def _plan(self, tasks: Dataset, design: Design) -> Experiment:
         control, candidate = self.control, self.candidate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def reserve(
     store: Store,
     channel: str,
     terms: BudgetTerms,
-    planned: Callable[[float, RuleChoice], Experiment],
+    planned: Callable[[float, RuleChoice, float], Experiment],
     rule: RuleChoice,
     *,
     by: str,
@@ -98,17 +99,19 @@ def reserve(
 ) -> Experiment:
     """The experiment at the error rate of its reservation, or else at the next level of its channel's budget.
 
-    `planned` returns it for an error rate and a rule. A place is reserved by a fact with a unique key: a process that
-    finds it taken tries the next place. The place stays paid even if the experiment never ends.
+    `planned` returns it for an error rate, a rule, and the number of the fact before which it was planned. A place is
+    reserved by a fact with a unique key: a process that finds it taken tries the next place. The place stays paid even
+    if the experiment never ends.
     """
     while True:
         places, answers = _history(store, channel)
         level = _level(_spent(places, answers, terms))
-        plan = planned(terms.alpha(level, rule), terms.rule(rule))
+        plan = planned(terms.alpha(level, rule), terms.rule(rule), math.inf)
         for fact in places:
             taken_by = fact.body
             if taken_by["candidate"] == plan.candidate:
-                begun = planned(taken_by["alpha"], BudgetTerms(taken_by["rate"], taken_by["control"]).rule(rule))
+                then = BudgetTerms(taken_by["rate"], taken_by["control"]).rule(rule)
+                begun = planned(taken_by["alpha"], then, fact.number)
                 if begun.digest == taken_by["experiment"]:
                     return begun
         place = len(places) + 1

@@ -183,7 +183,7 @@ def _register(library: Library, pair: _Pair, options: LiveOptions, channel: str,
     draft = partial(plan_live, pair.source, pair.control, pair.candidate, options.metric)
     if options.terms:
 
-        def paid(alpha: float, _: RuleChoice) -> Experiment:
+        def paid(alpha: float, _: RuleChoice, before: float) -> Experiment:
             return draft(alpha=alpha, channel=channel)
 
         plan = reserve(store, channel, options.terms, paid, None, by=library.by, clock=library.clock)

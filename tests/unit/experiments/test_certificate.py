@@ -51,6 +51,7 @@ async def test_every_number_of_a_verdict_follows_from_the_registered_experiment_
     assert not verify(store, [verdict.experiment])[verdict.experiment]
 
 
+@pytest.mark.usefixtures("sighted")
 @pytest.mark.parametrize("replicates", [1, 3])
 async def test_so_do_those_of_graded_scores_sources_and_repeats(replicates: int) -> None:
     store = MemoryStore()

@@ -254,6 +254,7 @@ async def test_an_error_rate_that_promises_nothing_is_refused_before_anything_is
     assert store.kinds() == {}
 
 
+@pytest.mark.usefixtures("sighted")
 async def test_graded_scores_are_refused_by_a_rule_for_passes_and_failures() -> None:
     class Graded(ExactMatch):
         async def __call__(self, run: Run, task: Task) -> Score:

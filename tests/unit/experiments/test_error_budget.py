@@ -190,7 +190,7 @@ async def test_a_discovery_that_comes_while_a_place_is_taken_counts_for_the_next
 
         def append(self, facts: Iterable[Fact]) -> int:
             batch = list(facts)
-            if self.late and batch[0].kind == "reservation":
+            if self.late and batch and batch[0].kind == "reservation":
                 late, self.late = self.late, None
                 super().append([late])
             return super().append(batch)

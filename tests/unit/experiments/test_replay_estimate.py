@@ -90,6 +90,7 @@ async def test_live_runs_of_some_tasks_put_right_what_replays_of_all_say() -> No
     assert not {"verdict", "comparison"} & space.store.kinds().keys()  # no gate can take it for a verdict
 
 
+@pytest.mark.usefixtures("sighted")
 async def test_replays_that_are_always_wrong_do_not_move_it() -> None:
     space, numbers = workspace(), range(120)
     past = await lived(space, numbers)
@@ -134,6 +135,7 @@ async def test_live_runs_cost_no_more_than_was_said_and_go_on_with_more() -> Non
     assert rest.spent_usd == 20 - spent
 
 
+@pytest.mark.usefixtures("sighted")
 async def test_results_without_any_spread_prove_nothing() -> None:
     space = workspace()
     past = await lived(space, range(2, 42, 2))

@@ -94,9 +94,7 @@ def test_a_failed_run_counts_as_was_registered_and_too_many_without_a_score_make
     assert (verdict.finding, verdict.losses, len(verdict.failed)) == ("inferior", verdict.tasks, verdict.tasks)
     doubtful = unscored.verdict()
     assert doubtful.finding == "invalid"
-    assert (
-        f"{verdict.tasks} of {verdict.tasks} runs of the candidate were completed and got no score" in doubtful.because
-    )
+    assert f"{verdict.tasks} of {verdict.tasks} runs of the candidate got no score" in doubtful.because
 
 
 def test_a_score_beyond_0_and_1_is_refused_as_no_failure_could_be_held_against_it() -> None:
@@ -145,6 +143,7 @@ def test_the_stop_adjusted_estimate_is_smaller_than_the_plain_one_after_a_lucky_
 # Rules that are not the default
 
 
+@pytest.mark.usefixtures("sighted")
 async def test_graded_scores_are_judged_by_betting_unless_told_otherwise() -> None:
     class Graded(ExactMatch):
         binary = False

@@ -113,6 +113,12 @@ STORY = (
         ),
     ),
     Chapter(
+        "A shortcut",
+        "It would look best on the tasks it learned from, so that comparison is refused, in these words or in others.",
+        (("compare", "sorter.yaml", "better", "--on", "messages-train.jsonl"),),
+        ends=BLOCKED,
+    ),
+    Chapter(
         "Is it really better?",
         "The best of many candidates looks better than it is, so we compare it on tasks it never saw, in an order "
         "fixed in advance. The exact test checks after every task, yet calls an equal candidate better at most one "

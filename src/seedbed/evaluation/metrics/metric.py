@@ -213,7 +213,7 @@ def _hidden(name: str) -> property:
     return property(read)
 
 
-HIDDEN = ("id", "playbook", "models", "seed", "parent", "replay", "started", "max_cost_usd")
+HIDDEN = ("id", "playbook", "models", "parent", "started", "max_cost_usd")
 for _name in HIDDEN:
     setattr(BlindRun, _name, _hidden(_name))
 

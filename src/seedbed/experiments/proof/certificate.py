@@ -227,10 +227,12 @@ def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Prob
 
 
 def _unfounded(store: Store, plan: Experiment, tasks: Dataset) -> list[Problem]:
-    """Why an experiment that counts as an attempt should not, by what was recorded before it."""
-    if not plan.attempt:
+    """Why an experiment that may release its candidate should not, by what was recorded before it."""
+    if plan.mode != "confirmatory":
         return []
-    taken, library = attempt_of(store, plan.control, plan.digest), Library(store, "")
+    paid = store.facts(Query(kind="reservation", subject=plan.channel)) if plan.channel else ()
+    reserved = next((fact for fact in paid if fact.body["experiment"] == plan.digest), None)
+    taken, library = reserved or attempt_of(store, plan.control, plan.digest), Library(store, "")
     if taken is None:
         expected = f"attempt {plan.attempt} to replace {short(plan.control)}"
         return [Problem("attempt", "an experiment that was not registered as one", expected)]
