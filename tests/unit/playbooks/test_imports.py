@@ -66,3 +66,20 @@ def test_a_mode_that_extends_another_comes_back_equal_without_the_other(parent: 
     steps = {step.name: step for step in found.playbook.all_steps()}
     assert steps.keys() == {*names, "turn_9"}
     assert steps[next(iter(child["overrides"]))].prompt == "Now {topic}."
+
+
+UUID = "e3e70682-c209-4cac-629f-6fbed82c07cd"
+
+
+@pytest.mark.parametrize("scores", [{"a": 0.0}, {"a": None}])
+def test_a_metric_in_two_sections_is_that_of_the_first(scores: dict[str, float | None]) -> None:
+    whole: dict[str, Any] = {
+        "profile_id": UUID,
+        "scores": scores,
+        "performance": {"a": 0.0},
+        "worker": {"system_prompt": "Answer."},
+    }
+    found = import_document(copy.deepcopy(whole))
+    assert [note.kind for note in found.facts].count("score") == sum(value is not None for value in scores.values())
+    playbook, notes = through_a_store(found)
+    assert export(playbook, "profile", notes) == whole

@@ -174,12 +174,15 @@ def _owner(document: Json) -> str:
 
 
 def _scores(document: Json) -> Iterator[Note]:
-    """One fact for each number in the sections with scores; a new number is a new fact."""
+    """One fact for each number in the sections with scores; a new number is a new fact. Where several sections name a
+    metric, the first one counts."""
+    named: set[str] = set()
     for section in SCORES:
         for metric, value in (document.get(section) or {}).items():
-            if is_number(value):
+            if is_number(value) and metric not in named:
                 body = {"metric": metric, "value": value}
                 yield Note("score", f"{_owner(document)}/{metric}/{value!r}", body)
+        named |= {*(document.get(section) or {})}
 
 
 def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]) -> Json:
