@@ -382,7 +382,7 @@ def report(lines: Sequence[Mapping[str, Any]]) -> None:
     }
     told = ", ".join(f"{name} {len(seeds[name])}" for name in families)
     print(f"\nSeeds: {told}. Budget: {lines[0]['budget']} rollouts.\n")
-    print(f"| arm | {' | '.join(families)} | mean | dev less test | rollouts | candidates |")
+    print(f"| arm | {' | '.join(families)} | mean | dev minus test | rollouts | candidates |")
     print(f"|---|{'---:|' * (len(families) + 4)}")
     for row in ROWS:
         means = [100 * tests[row][name].mean() for name in families]

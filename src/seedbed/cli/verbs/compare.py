@@ -58,7 +58,7 @@ class DecisionOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers. [exact_match] With --live, the feedback that counts. [rating]",
+            help="How to score answers. [exact_match] With --live, the kind of feedback to score by. [rating]",
         ),
     ] = None
     alpha: Annotated[
