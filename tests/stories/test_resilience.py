@@ -80,12 +80,12 @@ async def test_a_hundred_dialogues_survive_an_endpoint_that_fails_one_request_in
     limits = ModelLimits(retry=Retry(first_seconds=0.02), tolerance=Tolerance(rest_seconds=0.05))
     unsteady = Unsteady()
     with serving(script=unsteady) as server:
-        models = Registry({"main": card(server, timeout_seconds=1.5)})
+        models = Registry({"main": card(server, timeout_seconds=3.0)})
 
         async def whole(number: int) -> list[ModelAnswer]:
             return await dialogue(models, limits, number)
 
-        dialogues = [each async for each in in_order(range(DIALOGUES), whole, at_once=40)]
+        dialogues = [each async for each in in_order(range(DIALOGUES), whole, at_once=20)]
     turns = [each for done in dialogues for each in done]
     assert len(turns) == DIALOGUES * TURNS
     assert set(unsteady.troubles) == set(TROUBLE)

@@ -30,8 +30,9 @@ def test_the_story_goes_as_it_is_told(tmp_path: Path, seedbed: Seedbed, monkeypa
     assert keeps_promise(done.json, "demo")
     steps = done.json["steps"]
     ended = [step for step in steps if step["exit_code"] == 1]
-    assert [step["output"].get("error") for step in ended] == ["ReleaseRefused", "ReleaseRefused", None]
-    unseen, careless, poor = (step["output"] for step in ended)
+    assert [step["output"].get("error") for step in ended] == ["DatasetError", "ReleaseRefused", "ReleaseRefused", None]
+    shortcut, unseen, careless, poor = (step["output"] for step in ended)
+    assert "evolved on or is shown" in shortcut["message"]
     assert [problem["path"] for problem in unseen["problems"]] == ["review"]
     assert {"better", "rules_kept"} <= {problem["path"] for problem in careless["problems"]}
     assert (poor["reaction"], poor["moved"]["because"]) == ("roll back", poor["alarms"][0]["told"])

@@ -16,6 +16,8 @@ from seedbed.errors import Problem
 from seedbed.reports.experiment.report import narrowing, to_html
 from seedbed.reports.experiment.view import ExperimentView
 
+pytestmark = pytest.mark.usefixtures("sighted")
+
 
 def page_of(*proof: Any) -> str:
     return to_html(ExperimentView.of(*proof))

@@ -24,6 +24,8 @@ from seedbed.stats.effects import cohen_g, odds_ratio, risk_difference
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import now, short
 
+pytestmark = pytest.mark.usefixtures("sighted")
+
 HOSTILE = '|<script>alert("x")</script>\n# Heading **bold** [link](http://x) `code`'
 OLD, NEW = agent(".*[02468]|.*1"), agent(".*[0-7]")
 NAMES = ("old", "new")
