@@ -128,3 +128,11 @@ async def test_nor_does_an_error_budget_pay_for_tasks_that_are_known() -> None:
     other = await space.compare(OLD, NEW, on=tasks(range(200, 230)), options=Comparing(channel="production"))
     assert other.mode == "confirmatory"
     assert space.experiments.verify([other.experiment]) == {other.experiment: []}
+
+
+async def test_nor_does_the_error_budget_of_another_channel_pay() -> None:
+    space = await serve_old(world([], [*range(40)]))
+    verdict = await space.compare(OLD, NEW, on=tasks(range(40)), options=Comparing(channel="scratch"))
+    assert (verdict.finding, verdict.mode) == ("superior", "confirmatory")
+    with pytest.raises(ReleaseRefused, match="a verdict paid from the error budget of scratch"):
+        await space.release(NEW, to="production", because=verdict)

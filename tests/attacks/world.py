@@ -23,12 +23,12 @@ def agent(model: str, **more: Any) -> Playbook:
 OLD, NEW = agent("old"), agent("new")
 
 
-def asked(number: int) -> str:
+def question(number: int) -> str:
     return f"Should the request numbered {number} of the customer in row {number * 7919 % 10007} be granted?"
 
 
 def tasks(numbers: Iterable[int], reword: Callable[[str], str] = str, *, prefix: str = "t", **more: Any) -> Dataset:
-    return Dataset(tuple(Task(f"{prefix}{n}", {"text": reword(asked(n)), **more}, "yes") for n in numbers))
+    return Dataset(tuple(Task(f"{prefix}{n}", {"text": reword(question(n)), **more}, "yes") for n in numbers))
 
 
 def joined(*datasets: Dataset) -> Dataset:
@@ -53,7 +53,7 @@ def world(
     settings = Settings(
         by="eve",
         models={"old": says_yes(old), "new": says_yes(new, yes)},
-        channels={"production": {"require": list(require)}},
+        channels={"production": {"require": list(require)}, "scratch": {}},
     )
     return Workspace(settings, store or MemoryStore())
 

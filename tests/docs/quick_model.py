@@ -24,7 +24,7 @@ class QuickChat(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         text = str(messages[-1].text)
-        told = any(message.type == "ai" for message in messages) or zlib.crc32(text.encode()) % 2
-        words = ("negative" if BAD.search(text) else "positive") if told else "unsure"
+        shown = any(message.type == "ai" for message in messages) or zlib.crc32(text.encode()) % 2
+        words = ("negative" if BAD.search(text) else "positive") if shown else "unsure"
         usage = {"input_tokens": len(text.split()), "output_tokens": 1, "total_tokens": len(text.split()) + 1}
         return ChatResult(generations=[ChatGeneration(message=AIMessage(content=words, usage_metadata=usage))])

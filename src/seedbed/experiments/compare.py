@@ -218,7 +218,7 @@ class _Registration:
     def _left(self, before: float = math.inf) -> tuple[Dataset, str]:
         """The tasks that are fresh, and why that cannot be confirmatory."""
         library = Library(self.context.store, self.context.by)
-        for playbook in (self.control, self.candidate):  # whoever checks the verdict needs them
+        for playbook in (self.control, self.candidate):  # `verify` needs both
             library.keep(playbook, because="compared")
         known = freshness(library, self.control, self.candidate, self.tasks, before=before)
         if known.exploratory or not known.seen:

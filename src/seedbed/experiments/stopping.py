@@ -67,7 +67,7 @@ class SequentialTest:
 
     def _mean(self, cells: Sequence[Cell], missing: float) -> float:
         """The mean score of an arm. What is missing counts against the candidate: as the control's success, or as the
-        candidate's failure. So whoever makes answers disappear gains nothing by it."""
+        candidate's failure. So losing answers never helps it."""
         worst = self.plan.failure_counts_as
         return statistics.fmean(
             cell.value if cell.value is not None else missing if self._is_missing(cell) else worst for cell in cells

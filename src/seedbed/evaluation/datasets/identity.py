@@ -56,7 +56,7 @@ def _normal(value: Any) -> Any:
 
 
 def _latin(word: str) -> str:
-    """A word that mixes Latin with Cyrillic letters, all Latin: nobody writes so but to be taken for another."""
+    """A word that mixes Latin with Cyrillic letters, all in Latin: such a mix only serves to look like another word."""
     if word.isascii() or not re.search("[a-z]", word):
         return word
     return word.translate(_LOOK_ALIKES)

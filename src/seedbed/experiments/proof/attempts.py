@@ -97,7 +97,7 @@ def check_attempts(store: Store, incumbent: Digest) -> list[Problem]:
             problems.append(Problem(path, "one missing before it", f"number {place + 1}", "Restore it from a copy."))
             break
         if fact.body["experiment"] not in begun:
-            remedy = "Run the comparison again, which goes on with it."
+            remedy = "Run the comparison again to finish it."
             problems.append(Problem(path, "no experiment that was begun", "its registration", remedy))
         share = _share(store, known[:place], AttemptTerms(fact.body["first"]), before=fact.number)
         if not math.isclose(share, fact.body["share"]) or fact.body["first"] != known[0].body["first"]:

@@ -45,7 +45,10 @@ class BetterGate:
             return Refusal("better", "a verdict about replays", "one about live runs", remedy)
         if not (replayed or verdict.live) and verdict.mode != "confirmatory":
             actual = f"an exploratory verdict{': ' * bool(verdict.why)}{verdict.why}"
-            return Refusal("better", actual, "a confirmatory one, on tasks whose results nobody knew", remedy)
+            return Refusal("better", actual, "a confirmatory one, on tasks with no known results", remedy)
+        if verdict.mode == "confirmatory" and not verdict.attempt and plan["channel"] != request.channel:
+            actual = f"a verdict paid from the error budget of {plan['channel']}"
+            return Refusal("better", actual, f"one for {request.channel}", remedy)
         rate = _rate(verdict, store)
         if rate is None or rate > self.error:
             actual = "a verdict that is no attempt" if rate is None else f"a verdict with an error rate of {rate:g}"
