@@ -169,7 +169,7 @@ def check(
 ) -> None:
     """Look for tasks that repeat others, leaks between splits, and missing answers. Files need no workspace.
 
-    Exits with 1 if a split repeats tasks of another.
+    Exits with code 1 if a split repeats tasks from another.
     """
     with call.open_for_files(dataset_and_split(dataset)[0]) as space:
         checked = space.datasets.check(dataset)

@@ -128,5 +128,5 @@ _saying(
     "refuse",
     Reviews.refuse,
     "refused",
-    "Refuse a playbook. Your refusal stands until you approve it, whatever other reviewers say.",
+    "Refuse a playbook. Your refusal stands until you approve the playbook, whatever other reviewers say.",
 )

@@ -111,7 +111,7 @@ class DecisionOptions:
     ] = None
     exploratory: Annotated[
         bool,
-        typer.Option("--exploratory", help="Only find out: the verdict releases nothing and uses up no attempt."),
+        typer.Option("--exploratory", help="Explore only: the verdict releases nothing and uses up no attempt."),
     ] = False
     seed: Seed = 0
     discordance: Annotated[

@@ -29,8 +29,9 @@ def release(
 ) -> None:
     """Release a playbook to a channel, subject to the channel's gates.
 
-    The evidence is the experiment named by --because, or the newest one between this playbook and the one now served.
-    With --share, or on a channel with a ramp, the playbook starts as a canary; `channel promote` raises its share.
+    The evidence is the experiment named by --because, or the newest one that compares this playbook with the one now
+    being served. With --share, or on a channel with a ramp, the playbook starts as a canary; `channel promote` raises
+    its share.
 
     Exits with code 1 if any gate refuses, and lists every refusal.
     """

@@ -40,7 +40,7 @@ def watch(
     call: Invocation,
     channel: ChannelName,
     every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Seconds between checks.")] = 5.0,
-    once: Annotated[bool, typer.Option("--once", help="Check once, for use in a timer or a pipeline.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Check once, for use with a timer or in a pipeline.")] = False,
     promote: Annotated[
         bool, typer.Option("--promote", help="Take each step of the ramp as soon as no guard objects.")
     ] = False,
