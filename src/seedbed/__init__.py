@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seedbed.evolution.searches import Evolution
     from seedbed.evolution.training import Training
     from seedbed.experiments.options import Comparing
+    from seedbed.experiments.proof.evidence_file import verify_evidence
     from seedbed.experiments.sources import live, past_runs
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.changes import diff
@@ -55,6 +56,7 @@ _HOMES = {
     "open_blocking": "seedbed.workspace.blocking",
     "past_runs": "seedbed.experiments.sources",
     "tool": "seedbed.stage.tools",
+    "verify_evidence": "seedbed.experiments.proof.evidence_file",
     "with_genes": "seedbed.playbooks.genes",
 }
 
@@ -85,6 +87,7 @@ __all__ = [
     "open_blocking",
     "past_runs",
     "tool",
+    "verify_evidence",
     "with_genes",
 ]
 

@@ -162,7 +162,7 @@ async def run_experiment(
                 watch(answer)
             if answer.verdict != "continue":
                 break
-    evidence = evidence_of(context.store, test.cells)
+    evidence = evidence_of(context.store, test.cells, plan.digest)
     verdict = test.verdict(evidence=evidence, judges=_judges(context.store, plan.metric), replay=replay)
     return record_verdict(context.store, replace(verdict, why=why), by=context.by, clock=context.clock)
 

@@ -1,4 +1,4 @@
-"""Evidence: the digest of everything that a verdict was computed from."""
+"""Evidence: the root of the hash tree over everything that a verdict was computed from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from seedbed.evaluation.cells import FEW, Cell
+from seedbed.storage.chain import leaf, merkle_root
 from seedbed.storage.store import Digest, Fact, Query, Store, canonical
 
 AT_A_TIME = 1_000
@@ -15,21 +16,25 @@ ENTRIES = ("turn", "call", "decision", "child", "failure")
 """The kinds of facts that say what happened in a run: a metric may have used them."""
 
 
-def evidence_of(store: Store, cells: Sequence[Cell]) -> Digest:
-    """The digest of the facts of cells, of the ends of their runs and of the answers in them, in the order of cells.
+def evidence_of(store: Store, cells: Sequence[Cell], experiment: Digest) -> Digest:
+    """The Merkle root of the facts of cells, of the ends of their runs and of the answers in them, in the order of
+    cells; of a cell without a score, that it failed in the experiment.
 
-    Cells without a score have no facts.
+    Facts of before there were commitments have one digest over all instead, as verdicts of that time do.
     """
-    scored = [cell for cell in cells if cell.value is not None]
-    facts = facts_by_key(store, "cell", [cell.key for cell in scored])
-    ended = ends(store, [cell.run for cell in scored if cell.run])
-    entries = answers(store, [cell.run for cell in scored if cell.run])
-    whole = hashlib.blake2b(digest_size=32)
-    for cell in scored:
-        for fact in (facts.get(cell.key), *ended.get(cell.run, ())):
-            whole.update(line_of(fact))
-        whole.update(entries.get(cell.run, b""))
-    return f"b2:{whole.hexdigest()}"
+    runs = [cell.run for cell in cells if cell.value is not None and cell.run]
+    facts = facts_by_key(store, "cell", [cell.key for cell in cells if cell.value is not None])
+    failed = facts_by_key(store, "lapse", [f"{experiment}/{cell.key}" for cell in cells if cell.value is None])
+    ended, entries = ends(store, runs), answers(store, runs)
+    lines: list[bytes] = []
+    for cell in cells:
+        if cell.value is not None:
+            lines += [line_of(fact) for fact in (facts.get(cell.key), *ended.get(cell.run, ()))]
+            lines.append(entries.get(cell.run, b""))
+    if not any(fact.commitment for fact in facts.values()):
+        return f"b2:{hashlib.blake2b(b''.join(lines), digest_size=32).hexdigest()}"
+    lines += [line_of(fact) for fact in failed.values()]
+    return merkle_root(lines)
 
 
 def answers(store: Store, runs: Iterable[str]) -> dict[str, bytes]:
@@ -77,7 +82,9 @@ def _first(store: Store, runs: Collection[str]) -> int | None:
 
 
 def line_of(fact: Fact | None, *more: str) -> bytes:
-    """All fields of a fact, as they go into a digest."""
+    """A fact as it goes into a digest: its hash, which covers a commitment to its body; or, without one, its fields."""
+    if fact and fact.commitment:
+        return leaf(fact)
     fields = fact and [fact.key, fact.subject, fact.at.isoformat(), fact.by, fact.value, fact.body, *more]
     return f"{canonical(fields)}\n".encode()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -82,7 +83,14 @@ def _check_metric_name(name: str) -> str:
 
 
 _URL_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string"}, REFERENCE_SCHEMA]})
-_URLS = ("store", "cache")
+_URLS = ("store", "cache", "signing_key")
+
+
+def _is_public_key(text: str) -> bool:
+    try:
+        return text.startswith("ed25519:") and len(b64decode(text.removeprefix("ed25519:"), validate=True)) == 32
+    except ValueError:
+        return False
 
 
 class Settings(Section):
@@ -101,6 +109,17 @@ class Settings(Section):
     by: str = ""
     environment: Environment = "dev"
     encrypted: bool = False
+    signers: dict[
+        str,
+        Annotated[
+            str,
+            AfterValidator(require(_is_public_key)),
+            Expected("a public key such as ed25519:…, as `seedbed evidence key` prints it"),
+        ],
+    ] = Field(default_factory=dict)
+    """The public keys of people who sign what they register, approve and release."""
+    signing_key: Annotated[str, _URL_SCHEMA] = Field(default="", repr=False)
+    """The private key of the person who works here; usually the variable SEEDBED_SIGNING_KEY."""
     models: dict[str, Card] = Field(default_factory=dict)
     metrics: dict[Annotated[str, AfterValidator(_check_metric_name)], JudgeSettings] = Field(default_factory=dict)
     channels: dict[str, ChannelSettings] = Field(default_factory=dict)

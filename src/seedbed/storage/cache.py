@@ -1,8 +1,9 @@
 """CachedStore: any store, with Redis in front for what never changes.
 
-Redis holds content under its digest, which verifies it, and facts under their kind and key, with a checksum. The store
-answers for everything that is missing there or does not verify. Never cached: refs, chained facts, which decide what is
-released, and that something does not exist. Writes are durable in the store before anything else happens.
+Redis holds content under its digest, which verifies it, and facts under their kind and key, with a code that only
+those who can read the store can make. The store answers for everything that is missing there or does not verify. Never
+cached: refs, chained facts, which decide what is released, and that something does not exist. Writes are durable in the
+store before anything else happens.
 
 An encrypted store wraps this one, so that Redis sees its facts sealed, and none of its content.
 """
@@ -10,6 +11,7 @@ An encrypted store wraps this one, so that Redis sees its facts sealed, and none
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +43,8 @@ from seedbed.storage.store import (
 CHUNK = 500
 """Facts per request to Redis."""
 
+MAC_BYTES = 32
+
 LARGEST = 1_000_000
 """The most bytes of a cached value: Redis serves one request at a time, and others wait meanwhile."""
 
@@ -54,9 +58,10 @@ class CachedStore:
     it holds and for how long (`maxmemory`, `maxmemory-policy allkeys-lru`).
     """
 
-    def __init__(self, inner: UpkeptStore, redis: Redis, name: str) -> None:
+    def __init__(self, inner: UpkeptStore, redis: Redis, name: str, secret: bytes) -> None:
         self.inner = inner
         self._redis = redis
+        self._secret = secret
         self._prefix = "seedbed:" + hashlib.blake2b(name.encode(), digest_size=12).hexdigest()
         self._warned = False
 
@@ -149,15 +154,15 @@ class CachedStore:
 
     def _to_bytes(self, fact: Fact) -> bytes:
         fields = [micros(fact.at), fact.subject, fact.by, fact.body, fact.value, fact.parents, fact.tags, fact.number]
-        text = canonical(fields).encode()
-        return self._checksum(fact.kind, fact.key, text) + text
+        text = canonical([*fields, fact.salt, fact.commitment]).encode()
+        return self._mac(fact.kind, fact.key, text) + text
 
     def _from_bytes(self, kind: str, key: str, text: bytes) -> Fact | None:
-        checksum, fields = text[:32], text[32:]
+        mac, fields = text[:MAC_BYTES], text[MAC_BYTES:]
         try:
-            if checksum != self._checksum(kind, key, fields):
-                raise ValueError("another checksum")
-            at, subject, by, body, value, parents, tags, number = json.loads(fields)
+            if not hmac.compare_digest(mac, self._mac(kind, key, fields)):
+                raise ValueError("another code")
+            at, subject, by, body, value, parents, tags, number, salt, commitment = json.loads(fields)
             return Fact(
                 kind=kind,
                 key=key,
@@ -169,15 +174,17 @@ class CachedStore:
                 parents=tuple(parents),
                 tags=tuple(tags),
                 number=number,
+                salt=salt,
+                commitment=commitment,
             )
         except (ValueError, TypeError, OverflowError, StoreError):
             self._warn()
             return None
 
-    def _checksum(self, kind: str, key: str, text: bytes) -> bytes:
-        """Binds a text to its key, so that a swapped or truncated text is detected."""
+    def _mac(self, kind: str, key: str, text: bytes) -> bytes:
+        """Binds a text to its key by the store's secret, so that nobody who only knows the server can write a fact."""
         place = f"{self._fact_at(kind, key)}\n".encode()
-        return hashlib.blake2b(place + text, digest_size=16).hexdigest().encode()
+        return hmac.digest(self._secret, place + text, "sha256")
 
     def _warn(self) -> None:
         if not self._warned:
@@ -198,7 +205,8 @@ class CachedStore:
 def with_cache(store: UpkeptStore, redis: Redis) -> UpkeptStore:
     """Put Redis in front of a store, if it is in a database: only those have an identity."""
     identity: str | None = getattr(store, "identity", None)
-    return store if identity is None else CachedStore(store, redis, identity)
+    secret: bytes = getattr(store, "secret", b"")
+    return store if identity is None else CachedStore(store, redis, identity, secret)
 
 
 def _keys(query: Query) -> list[str] | None:

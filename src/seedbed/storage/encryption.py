@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed import plugins
 from seedbed.errors import NotFound, Problem, SettingsError, StoreDamaged, StoreError, shown
+from seedbed.storage.chain import commitment, new_salt
 from seedbed.storage.content import words, words_of
 from seedbed.storage.store import (
     CHAINED,
@@ -39,6 +40,7 @@ from seedbed.storage.store import (
     canonical,
     check_facts,
     is_sealed,
+    micros,
     now,
     short,
 )
@@ -55,6 +57,8 @@ MAKE_ONE = (
     "Make one: python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'. Keep a copy of it"
 )
 KEY_BYTES, NONCE_BYTES = 32, 12
+WHOLE = "s1:"
+"""How the sealed body of a fact begins that is bound to all its columns."""
 
 
 class _Keys:
@@ -64,14 +68,14 @@ class _Keys:
         self.keys = keys
         self.current = current
 
-    def seal(self, text: str, place: str) -> Json:
+    def seal(self, text: str, place: str, form: str = "") -> Json:
         nonce = os.urandom(NONCE_BYTES)
         box = nonce + _cipher(self.keys[self.current]).encrypt(nonce, text.encode(), place.encode())
-        return {"sealed": f"{self.current}:{b64encode(box).decode()}"}
+        return {"sealed": f"{form}{self.current}:{b64encode(box).decode()}"}
 
     def open(self, body: Json, place: str) -> str:
         """The text in a sealed body. Raises ValueError for another key or place, or an edited body."""
-        key_id, _, coded = str(body["sealed"]).partition(":")
+        key_id, _, coded = str(body["sealed"]).removeprefix(WHOLE).partition(":")
         box = b64decode(coded, validate=True)
         # The last letter of base64 has spare bits: an edit there must be detected, too.
         if key_id not in self.keys or len(box) < NONCE_BYTES or b64encode(box).decode() != coded:
@@ -238,7 +242,7 @@ class EncryptedStore:
     def _opening_ring(self, body: Json) -> _Keyring:
         """The keyring to open with, read again if it lacks the key that this body names."""
         with self._lock:
-            if str(body["sealed"]).partition(":")[0] not in self._ring.keys:
+            if _key_id(body) not in self._ring.keys:
                 self._ring = self._newest_ring()
             return self._ring
 
@@ -247,25 +251,40 @@ class EncryptedStore:
         return self._sealing_ring().seal(canonical([kind, body]), place)
 
     def _open(self, body: Json, place: str, name: str) -> tuple[str, Json]:
+        kind, plain = self._unseal(body, place, name)
+        return kind, plain
+
+    def _unseal(self, body: Json, place: str, name: str) -> Any:
         if not is_sealed(body):
             raise StoreDamaged(f"{name}: found a plain body; expected a sealed one. Restore it from a copy")
         try:
-            kind, plain = json.loads(self._opening_ring(body).open(body, place))
+            return json.loads(self._opening_ring(body).open(body, place))
         except ValueError:
             raise StoreDamaged(f"{name}: found a body that was not sealed there. Restore it from a copy") from None
-        return kind, plain
 
     def _open_content(self, content: Content) -> Content:
         name = f"{content.kind} {short(content.digest)}"
         return replace(content, body=self._open(content.body, content.digest, name)[1])
 
     def _seal_fact(self, fact: Fact) -> Fact:
-        return fact if fact.kind in CHAINED else replace(fact, body=self._seal(fact.kind, fact.body, _place(fact)))
+        """The fact with its body and salt encrypted, bound to all its columns."""
+        if fact.kind in CHAINED:
+            return fact
+        text, salt = canonical(fact.body), fact.salt
+        if not fact.commitment:
+            salt = new_salt()
+            fact = replace(fact, commitment=commitment(salt, text))
+        ring = self._sealing_ring()
+        return replace(fact, body=ring.seal(canonical([salt, text]), _columns(fact, ring.current), WHOLE), salt="")
 
     def _open_fact(self, fact: Fact) -> Fact:
         if fact.kind in CHAINED:
             return fact
-        return replace(fact, body=self._open(fact.body, _place(fact), f"{fact.kind} fact {shown(fact.key)}")[1])
+        name = f"{fact.kind} fact {shown(fact.key)}"
+        if not fact.commitment:  # it was sealed before facts had one, and bound to its kind and key only
+            return replace(fact, body=self._open(fact.body, canonical([fact.kind, fact.key]), name)[1])
+        salt, text = self._unseal(fact.body, _columns(fact, _key_id(fact.body)), name)
+        return replace(fact, body=json.loads(text), salt=salt)
 
     def _words_of(self, subject: str) -> frozenset[str]:
         try:
@@ -307,6 +326,12 @@ def _ring_name(generation: int) -> Digest:
     return digest_of(KEYRING, [generation])
 
 
-def _place(fact: Fact) -> str:
-    """What the body of a fact is bound to. Content is bound to its digest, which covers its kind."""
-    return canonical([fact.kind, fact.key])
+def _key_id(body: Json) -> str:
+    """The key that sealed a body; empty for what is not sealed."""
+    return str(body.get("sealed", "")).removeprefix(WHOLE).partition(":")[0]
+
+
+def _columns(fact: Fact, key_id: str) -> str:
+    """What the body of a fact is bound to: all its columns. Content is bound to its digest, which covers its kind."""
+    named = [fact.kind, fact.key, fact.subject, micros(fact.at), fact.by, fact.value]
+    return canonical([*named, fact.parents, fact.tags, fact.commitment, key_id])

@@ -14,16 +14,16 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, StoreTooNew, shown
 from seedbed.storage.content import words_of
+from seedbed.storage.json_lines import fact_from, line_of, plain_of, ref_from
 from seedbed.storage.memory import Facts
 from seedbed.storage.paths import make, missing, read_json, shared, sync, to_readable_json, writable
 from seedbed.storage.store import (
@@ -44,7 +44,8 @@ from seedbed.storage.store import (
     short,
 )
 
-FORMAT = 1
+FORMAT = 2
+"""1 had no commitments."""
 
 
 class FilesStore:
@@ -171,6 +172,8 @@ class FilesStore:
             raise StoreDamaged(f"{path}: found {shown(version)}; expected the number of a format. Restore the file")
         if version > FORMAT:
             raise StoreTooNew(f"{path}: found format {version}; expected at most {FORMAT}. Install a newer seedbed")
+        if version < FORMAT and self._writable:
+            self._write(path, to_readable_json({"format": FORMAT}))
 
     def _catch_up(self) -> None:
         """Read the lines that others appended; read all again if lines have gone (another git commit)."""
@@ -352,49 +355,3 @@ def _explain_errors(folder: Path) -> Iterator[None]:
         raise StoreError(
             f"{folder}: {error}; expected a folder that can be read and written, with space left"
         ) from error
-
-
-def plain_of(item: Ref | Fact) -> Json:
-    """A ref or a fact as JSON, without its empty fields."""
-    plain = {name: getattr(item, name) for name in item.__slots__} | {"at": item.at.astimezone(UTC).isoformat()}
-    return {name: value for name, value in plain.items() if value not in (None, (), {}, "")}
-
-
-def line_of(fact: Fact) -> bytes:
-    plain = plain_of(fact)
-    del plain["kind"]
-    return canonical(plain).encode() + b"\n"
-
-
-def fact_from(kind: str, line: bytes) -> Fact:
-    """The fact on a line. Raises ValueError, KeyError or TypeError unless it is exactly what `line_of` wrote."""
-    plain = json.loads(line.decode())
-    fact = Fact(
-        kind=kind,
-        key=plain["key"],
-        subject=plain.get("subject", ""),
-        at=datetime.fromisoformat(plain["at"]),
-        by=plain.get("by", ""),
-        body=plain.get("body", {}),
-        value=plain.get("value"),
-        parents=tuple(plain.get("parents", ())),
-        tags=tuple(plain.get("tags", ())),
-        number=plain.get("number", 0),
-        link=plain.get("link", ""),
-    )
-    texts = (fact.key, fact.subject, fact.by, fact.link, *fact.tags, *fact.parents)
-    if not (isinstance(fact.number, int) and isinstance(fact.body, dict) and all(isinstance(t, str) for t in texts)):
-        raise TypeError("a field of it has another type")
-    if kind == "move":
-        ref_after(fact)
-    if line != line_of(fact):
-        raise ValueError("its text was changed")
-    return fact
-
-
-def ref_from(plain: Mapping[str, Any]) -> Ref:
-    if unknown := plain.keys() - set(Ref.__slots__):
-        raise KeyError(*sorted(unknown))
-    name, target, version = plain["name"], plain["target"], plain["version"]
-    at = datetime.fromisoformat(plain["at"])
-    return Ref(name=name, target=target, version=version, at=at, by=plain["by"], because=plain["because"])

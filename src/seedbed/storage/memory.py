@@ -13,10 +13,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from seedbed.errors import NotFound, StoreDamaged, shown
+from seedbed.storage.chain import GENESIS, seal
 from seedbed.storage.content import words, words_of
 from seedbed.storage.store import (
-    CHAINED,
-    GENESIS,
     BriefFact,
     Content,
     Digest,
@@ -29,7 +28,6 @@ from seedbed.storage.store import (
     canonical,
     check_facts,
     digest,
-    link,
     now,
     ref_after,
     short,
@@ -148,20 +146,24 @@ class Facts:
         self._moves: dict[str, _Row] = {}
         self._last_number = 0
         self._last_link = GENESIS
+        self._bound = False
 
     def fresh(self, facts: Iterable[Fact], *, linked: bool = False) -> list[Fact]:
-        """The facts not known yet, with their numbers and links; `linked` facts keep the links they have."""
-        number, last, names, fresh = self._last_number, self._last_link, set(), []
+        """The facts not known yet, with their numbers and seals; `linked` facts keep the seals they have."""
+        new: dict[tuple[str, str], Fact] = {}
         for fact in facts:
-            name = (fact.kind, fact.key)
-            if name in names or name in self._keys:
-                continue
-            names.add(name)
-            number += 1
-            its = fact.link if linked else link(last, fact) if fact.kind in CHAINED else ""
-            last = its if fact.kind in CHAINED else last
-            fresh.append(replace(fact, number=number, link=its))
-        return fresh
+            if (fact.kind, fact.key) not in self._keys:
+                new.setdefault((fact.kind, fact.key), fact)
+        fresh = list(new.values())
+        numbers = range(self._last_number + 1, self._last_number + 1 + len(fresh))
+        if linked:
+            return [replace(fact, number=number) for fact, number in zip(fresh, numbers, strict=True)]
+        unbound = 0 if self._bound else len(self._keys)
+        seals = seal(fresh, [canonical(fact.body) for fact in fresh], self._last_link, unbound)
+        return [
+            replace(fact, number=number, **each._asdict())
+            for fact, number, each in zip(fresh, numbers, seals, strict=True)
+        ]
 
     def add(self, facts: Sequence[Fact]) -> int:
         """Add fresh facts as they are, and return how many."""
@@ -172,8 +174,8 @@ class Facts:
             self._keys[fact.kind, fact.key] = row
             self._subjects.setdefault((fact.kind, fact.subject), []).append(row)
             self._last_number = max(self._last_number, fact.number)
-            if fact.kind in CHAINED:
-                self._last_link = fact.link
+            self._last_link = fact.link or self._last_link
+            self._bound = self._bound or bool(fact.commitment)
             if fact.kind == "move":
                 self._moves[fact.subject] = row
         return len(rows)
@@ -246,6 +248,11 @@ class Facts:
             keys |= parents
             ahead.extend(parents)
         return self._of_keys(kind, keys)
+
+
+def matches(query: Query) -> Callable[[Fact], bool]:
+    """A function that says whether a fact is one that a query asks for, as far as its columns tell."""
+    return _condition(replace(query, text=None), lambda _: [])
 
 
 def _condition(query: Query, words_in: Callable[[str], list[str]]) -> Callable[[Fact], bool]:

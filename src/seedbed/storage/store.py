@@ -1,13 +1,12 @@
 """Store: content never changes, facts are only added, refs move.
 
 Content is named by the digest of its canonical JSON. A fact says that something happened; its key is unique within its
-kind, so adding it twice is harmless. A ref is a movable name. Each move is a fact itself, and facts of the kinds in
-`CHAINED` are hash-chained, so that a single edited byte in them is detected.
+kind, so adding it twice is harmless. A ref is a movable name. Each move is a fact itself. All facts are hash-chained,
+so that a single edited byte is detected.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections import deque
@@ -35,12 +34,9 @@ BriefFact: TypeAlias = tuple[str, float | None, str]
 """The key and value of a fact, and its body as JSON text."""
 
 CHAINED = frozenset({"move", "approval", "refusal", "request", "key", "verdict", "trial"})
-CHAINED |= {"agreement", "reservation", "comparison", "sentinel", "answer", "attempt"}
-"""Kinds of fact whose order and text must be provable later: those that decide a release, and those by which a person
-allowed a run to act. All are rare."""
-
-GENESIS = "b2:" + "0" * 64
-"""The link before the first chained fact."""
+CHAINED |= {"agreement", "reservation", "comparison", "sentinel", "answer", "attempt", "signature"}
+"""Kinds of fact that decide a release, and those by which a person allowed a run to act. All are rare. They can be read
+without the key of an encrypted store, are never cached, and each holds a link of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +44,9 @@ class Fact:
     """Something that happened.
 
     `subject` is what it happened to (a digest or the name of a ref), `parents` are keys of facts of the same kind from
-    which this one derives, `tags` are exact words to find it by. The store sets `number`, the position in it, and
-    `link`, the hash that binds a chained fact to the one before.
+    which this one derives, `tags` are exact words to find it by. The store sets the rest: `number`, the position in it;
+    `salt` and `commitment`, which stand for the body in every proof; and, on some, `link`, the hash that binds it and
+    the facts before it to all earlier ones (see `chain`).
     """
 
     kind: str
@@ -62,7 +59,9 @@ class Fact:
     parents: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     number: int = 0
-    link: str = ""
+    link: str = field(default="", compare=False)
+    salt: str = field(default="", compare=False, repr=False)
+    commitment: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.at.tzinfo is None:
@@ -224,7 +223,10 @@ def check_facts(facts: Iterable[Fact]) -> list[Fact]:
         if value is not None and (type(value) is not float or not math.isfinite(value)):
             canonical(value)  # the body is checked as it is written
         elif (
-            fact.at.tzinfo is UTC and type(fact.parents) is type(fact.tags) is tuple and not (fact.number or fact.link)
+            fact.at.tzinfo is UTC
+            and type(fact.parents) is type(fact.tags) is tuple
+            and not (fact.number or fact.link or fact.salt)
+            and (not fact.commitment or is_sealed(fact.body))
         ):
             batch.append(fact)  # nearly all are normal already
             continue
@@ -237,28 +239,11 @@ def check_facts(facts: Iterable[Fact]) -> list[Fact]:
                 tags=tuple(fact.tags),
                 number=0,
                 link="",
+                salt="",
+                commitment=fact.commitment if is_sealed(fact.body) else "",
             )
         )
     return batch
-
-
-def link(previous: str, fact: Fact) -> str:
-    """The hash that binds a chained fact to the chain before it."""
-    text = canonical(
-        {
-            "previous": previous,
-            "kind": fact.kind,
-            "key": fact.key,
-            "subject": fact.subject,
-            "at": micros(fact.at),
-            "by": fact.by,
-            "body": fact.body,
-            "value": fact.value,
-            "parents": fact.parents,
-            "tags": fact.tags,
-        }
-    )
-    return "b2:" + hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
 
 NAME_BYTES = 1_000

@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from seedbed.errors import NotFound, Problem, StoreDamaged, StoreError
 from seedbed.storage.cache import CachedStore
+from seedbed.storage.chain import GENESIS, Chain
 from seedbed.storage.encryption import EncryptedStore, keyring
 from seedbed.storage.store import (
-    CHAINED,
-    GENESIS,
     Content,
     Digest,
     Fact,
@@ -27,7 +26,6 @@ from seedbed.storage.store import (
     batched,
     canonical,
     is_sealed,
-    link,
     ref_after,
     short,
 )
@@ -42,10 +40,10 @@ Item = TypeVar("Item")
 class Verification:
     """The result of `verify`.
 
-    Without problems it proves content, refs and the `chained` facts: moves, approvals, key changes, verdicts and
-    trials. Other facts (cells, turns, derivations) are only known to be readable: nothing shows whether they were
-    edited. `sealed` content is encrypted: verify the store with its key to check its text too. `head` is the last link
-    of the chain: written down elsewhere, it shows later that nothing was cut off the end of the chain.
+    Without problems it proves content, refs and the `chained` facts. Those are all facts, except in the first part of a
+    store that older versions wrote: there only moves, approvals, verdicts and the like. `sealed` content is encrypted:
+    verify the store with its key to check its text too. `head` is the last link of the chain: written down elsewhere,
+    it shows later that nothing was cut off the end of the chain.
     """
 
     problems: tuple[Problem, ...]
@@ -145,18 +143,20 @@ class _Verifier:
         kinds = self.store.kinds()
         newest = (self._readable(self.store.facts(Query(kind=kind, newest=True))) for kind in kinds)
         last = max((fact.number for facts in newest for fact in islice(facts, 1)), default=0)
-        number = 0
+        number, chain = 0, Chain()
         for fact in _by_number((self._readable(self.store.facts(Query(kind=kind))) for kind in kinds), last):
             self.count["facts"] += 1
             name = f"{fact.kind} fact {fact.key}"
             if fact.number <= number:
                 self._problem(name, f"the number {fact.number} again", f"one after {number}")
             number = fact.number
-            if fact.kind in CHAINED:
-                self.count["chained"] += 1
-                if fact.link != link(self.head, fact):
-                    self._problem(name, "a link that does not follow", "the fact as it was added, after the one before")
-                self.head = fact.link
+            self._broken(chain.follow(fact))
+        self._broken(chain.end())
+        self.count["chained"], self.head = chain.linked, chain.head
+
+    def _broken(self, wrong: Iterable[tuple[str, str]]) -> None:
+        for name, state in wrong:
+            self._problem(name, state, "all facts as they were added, in their order")
 
     def _refs_by_moves(self) -> dict[str, Ref]:
         refs: dict[str, Ref] = {}
@@ -211,7 +211,7 @@ def copy(source: UpkeptStore, target: UpkeptStore, progress: Callable[[int], Non
     """Copy all of one store into another: digests, order, links, times and refs stay as they are.
 
     After an interruption, run it again to complete it. `progress` receives the number of contents and facts so far.
-    Raises StoreError if the target's chained facts are not the beginning of the source's, and StoreDamaged at the first
+    Raises StoreError if the target's facts are not the beginning of the source's, and StoreDamaged at the first
     damaged item of the source, whose batch is not copied.
     """
     _check_seals(source, target)
@@ -224,7 +224,7 @@ def copy(source: UpkeptStore, target: UpkeptStore, progress: Callable[[int], Non
         done += len(contents)
         if progress:
             progress(done)
-    for facts in batched(_linked(_in_order(source, source.kinds(), last)), PAGE):
+    for facts in batched(_linked(in_order(source, last)), PAGE):
         target.load([], facts)
         done += len(facts)
         if progress:
@@ -290,8 +290,8 @@ def _check_seals(source: UpkeptStore, target: UpkeptStore) -> None:
 
 
 def _check_history(source: UpkeptStore, target: UpkeptStore) -> None:
-    ours = _in_order(source, CHAINED, _last_number(source))
-    for theirs in _in_order(target, CHAINED, _last_number(target)):
+    ours = _linked_facts(source)
+    for theirs in _linked_facts(target):
         known = next(ours, None)
         if known is None or known.link != theirs.link:
             raise StoreError(
@@ -299,6 +299,10 @@ def _check_history(source: UpkeptStore, target: UpkeptStore) -> None:
                 f"{f'the {known.kind} {known.key} by {known.by}' if known else 'nothing'} in its place; "
                 "expected a target that is empty or an earlier copy. Copy into a new store instead"
             )
+
+
+def _linked_facts(store: UpkeptStore) -> Iterator[Fact]:
+    return (fact for fact in in_order(store) if fact.link)
 
 
 def _intact(content: Content) -> Content:
@@ -309,16 +313,14 @@ def _intact(content: Content) -> Content:
 
 
 def _linked(facts: Iterable[Fact]) -> Iterator[Fact]:
-    """The facts, up to the first chained one that does not follow from the one before."""
-    head = GENESIS
+    """The facts, up to the first that does not follow from those before."""
+    chain = Chain()
     for fact in facts:
-        if fact.kind in CHAINED:
-            if fact.link != link(head, fact):
-                raise StoreDamaged(
-                    f"{fact.kind} fact {fact.key}, or the one before it, was changed since it was added. "
-                    f"{RESTORE}, or list all damage: verify the store"
-                )
-            head = fact.link
+        for name, _ in chain.follow(fact):
+            raise StoreDamaged(
+                f"{name}, or one just before it, was changed since it was added. "
+                f"{RESTORE}, or list all damage: verify the store"
+            )
         yield fact
 
 
@@ -327,8 +329,10 @@ def _last_number(store: UpkeptStore) -> int:
     return max((fact.number for facts in newest for fact in facts), default=0)
 
 
-def _in_order(store: Store, kinds: Iterable[str], last: int) -> Iterator[Fact]:
-    return _by_number((_pages(store, kind) for kind in kinds), last)
+def in_order(store: UpkeptStore, last: int | None = None) -> Iterator[Fact]:
+    """All facts of a store in their order, up to that number or the last one now."""
+    kinds, end = store.kinds(), _last_number(store) if last is None else last
+    return _by_number((_pages(store, kind) for kind in kinds), end)
 
 
 def _by_number(facts: Iterable[Iterator[Fact]], last: int) -> Iterator[Fact]:

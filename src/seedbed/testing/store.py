@@ -23,8 +23,9 @@ from typing import Any
 import pytest
 
 from seedbed.errors import NotFound, RefMoved, StoreDamaged, StoreError
+from seedbed.storage.chain import broken
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, Upkeep, UpkeptStore, digest, in_brief, link
+from seedbed.storage.store import Content, Fact, Query, Ref, Upkeep, UpkeptStore, digest, in_brief
 from seedbed.storage.upkeep import copy, verify
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -183,20 +184,20 @@ class StoreContract:
         store.append(fact(f"{n}", kind=("cell", "turn")[n % 2], number=77, link="mine") for n in range(2500))
         reopen().append([fact("last", number=1)])
         assert keys(everything(store)[1]) == [*(f"{n}" for n in range(2500)), "last"]
-        numbered = [fact for kind in ("cell", "turn") for fact in store.facts(Query(kind=kind))]
-        assert len({fact.number for fact in numbered}) == 2501
-        assert {fact.link for fact in numbered} == {""}
+        assert len({fact.number for fact in everything(store)[1]}) == 2501
+        assert "mine" not in {fact.link for fact in everything(store)[1]}
 
-    def test_chained_facts_are_bound_to_the_one_before(self, store: UpkeptStore, reopen: Any) -> None:
+    def test_facts_are_bound_to_all_before(self, store: UpkeptStore, reopen: Any) -> None:
         store.append([fact("a", kind="approval", value=2), fact("noise"), fact("k", kind="key", body={"x": 1.0})])
         move(store, "main", "target")
         reopen().append(fact(key, kind="approval", tags=("t",)) for key in "abb")
-        last = GENESIS
-        chained = [fact for fact in everything(store)[1] if fact.kind != "cell"]
-        assert keys(chained) == ["a", "k", "main@1", "b"]
-        for each in chained:
-            last = link(last, each)
-            assert each.link == last
+        store.append([fact("noise", value=3), fact("sound"), fact("sound", value=1), fact("silence")])
+        facts = everything(store)[1]
+        assert [each.key for each in facts if each.link] == ["a", "k", "main@1", "b", "silence"]
+        assert broken(facts) == []
+        for at, one in enumerate(facts):
+            for instead in ([], [replace(one, value=0.5)], [replace(one, body={"other": 1})]):
+                assert broken([*facts[:at], *instead, *facts[at + 1 :]])
 
     # Queries
 

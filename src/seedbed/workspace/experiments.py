@@ -23,6 +23,8 @@ from seedbed.experiments.patterns.suggestion import Suggestion, suggest
 from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
 from seedbed.experiments.proof.attempts import AttemptTerms
 from seedbed.experiments.proof.certificate import Certificate, certificate, verify
+from seedbed.experiments.proof.evidence_file import export_evidence, head
+from seedbed.experiments.proof.evidence_file import verify_evidence as verify_evidence
 from seedbed.experiments.proof.held_out import expect_unseen
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
@@ -32,6 +34,7 @@ from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
 from seedbed.experiments.sources import LiveTraffic, PastRuns
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
+from seedbed.release.audit import audit
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_terms
 from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
@@ -40,6 +43,7 @@ from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
+from seedbed.storage.signing import check_signatures
 from seedbed.storage.store import Digest, Json, Query, now, short
 from seedbed.workspace.execution import Execution, Tasks
 from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
@@ -229,10 +233,25 @@ class Experiments:
         return certificate(self._resources.store, self.find(name))
 
     def verify(self, names: Iterable[str] = ()) -> dict[Digest, list[Problem]]:
-        """Recompute every number of these verdicts, or of all: what differs, by experiment."""
+        """Recompute every number of these verdicts, or of all, and check every past release: what differs, by
+        experiment."""
         store = self._resources.store
         keys = [self.find(name) for name in names] or [fact.key for fact in store.facts(Query(kind="verdict"))]
-        return {key: list(problems) for key, problems in verify(store, keys).items()}
+        past = [*audit(store), *check_signatures(store, self._resources.settings.signers)]
+        return {key: [*problems, *past] for key, problems in verify(store, keys).items()}
+
+    def head(self) -> Json:
+        """The end of the chain of facts: its link, number and time. Kept elsewhere, it shows later that nothing before
+        it was changed."""
+        return head(self._resources.upkept_store)
+
+    def export_evidence(self, name: str, path: Path | str) -> Path:
+        """Write everything a verdict rests on to one file, which `seedbed.verify_evidence` checks without the store."""
+        return export_evidence(self._resources.upkept_store, self.find(name), path)
+
+    def sign(self) -> int:
+        """Sign what you registered, approved and released, with your `signing_key`. Returns how much was signed."""
+        return self._resources.sign()
 
     def error_budget(self, channel: str) -> tuple[ErrorBudget, Balance]:
         """What is left of a channel's error budget, which all candidates ever judged for it share."""

@@ -23,7 +23,8 @@ from seedbed.storage import open_store
 from seedbed.storage.cache import with_cache
 from seedbed.storage.encryption import EncryptedStore, MasterKey, expect_plain
 from seedbed.storage.redis import redis_at
-from seedbed.storage.store import Digest, Store, Upkeep
+from seedbed.storage.signing import SigningKey
+from seedbed.storage.store import Digest, Store, Upkeep, UpkeptStore
 from seedbed.telemetry import switch_on
 
 if TYPE_CHECKING:
@@ -104,12 +105,26 @@ class Resources:
     def close(self) -> None:
         if self.borrowed:
             return
+        if isinstance(self.store, Upkeep):  # not in a dry run
+            self.sign()
         for executor in self.executors.values():
             executor.close()
         if "_runner" in vars(self):
             self.runner.close()
         if isinstance(self.store, Upkeep):
             self.store.close()
+
+    @property
+    def upkept_store(self) -> UpkeptStore:
+        """The store, if it can be verified, copied and cleaned. Raises StoreError."""
+        if not isinstance(self.store, Upkeep):
+            raise StoreError(f"{type(self.store).__name__} offers no upkeep; expected one of seedbed's own stores")
+        return self.store
+
+    def sign(self) -> int:
+        """Sign what this person did and has not signed yet; nothing without a `signing_key`."""
+        key = self.settings.signing_key
+        return SigningKey(key).sign(self.store, by=self.by) if key else 0
 
     @property
     def by(self) -> str:

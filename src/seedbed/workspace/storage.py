@@ -8,14 +8,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from seedbed.errors import Problem, SettingsError, StoreError
+from seedbed.errors import Problem, SettingsError
 from seedbed.settings import Settings
 from seedbed.storage import open_store, upkeep
 from seedbed.storage.encryption import EncryptedStore, MasterKey
 from seedbed.storage.paths import without_password
+from seedbed.storage.signing import new_signing_key as new_signing_key
 from seedbed.storage.sql.migrations import MIGRATIONS
 from seedbed.storage.sql.store import migrate_to
-from seedbed.storage.store import Digest, Upkeep, UpkeptStore
+from seedbed.storage.store import Digest, UpkeptStore
 from seedbed.storage.upkeep import Stats, Verification
 from seedbed.workspace.resources import Resources, store_url
 
@@ -28,24 +29,17 @@ class Storage:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 
-    @property
-    def _store(self) -> UpkeptStore:
-        store = self._resources.store
-        if not isinstance(store, Upkeep):
-            raise StoreError(f"{type(store).__name__} offers no upkeep; expected one of seedbed's own stores")
-        return store
-
     def verify(self) -> Verification:
         """Re-derive every digest, link and ref, and list what does not fit."""
-        return upkeep.verify(self._store)
+        return upkeep.verify(self._resources.upkept_store)
 
     def stats(self) -> Stats:
         """How much there is of everything."""
-        return upkeep.stats(self._store)
+        return upkeep.stats(self._resources.upkept_store)
 
     def gc(self, *, dry_run: bool = False) -> dict[Digest, str]:
         """Discard content that nothing mentions any more, by digest and kind. Run it while nothing writes."""
-        return upkeep.gc(self._store, dry_run=dry_run)
+        return upkeep.gc(self._resources.upkept_store, dry_run=dry_run)
 
     def rotate(self, *, dry_run: bool = False) -> None:
         """Hand an encrypted store over from the key in SEEDBED_KEY to the one in SEEDBED_NEW_KEY."""

@@ -41,7 +41,8 @@ def test_a_store_that_nobody_edited_is_clean(filled: str, seedbed: Seedbed) -> N
     ("sql", "told"),
     [
         ("UPDATE content SET body = replace(body, 'Sort', 'Sell') WHERE kind = 'playbook'", "does not match its name"),
-        ("UPDATE facts SET body = replace(body, 'first', 'other') WHERE kind = 'move'", "does not follow"),
+        ("UPDATE facts SET body = replace(body, 'first', 'other') WHERE kind = 'move'", "a body that was changed"),
+        ("UPDATE facts SET by = 'eve' WHERE kind = 'move'", "does not follow"),
         ("UPDATE refs SET because = 'other'", "as its moves say"),
         ("DELETE FROM content WHERE kind = 'playbook'", "a target that is not there"),
     ],
@@ -205,12 +206,12 @@ def test_a_sealed_copy_opens_only_with_its_key(
 def test_migrate_goes_back_and_forth_and_loses_nothing(filled: str, seedbed: Seedbed) -> None:
     before = held()
     rehearsed = seedbed("store", "migrate", "--to", "1", "--dry-run", "--json").json
-    assert (rehearsed["before"], rehearsed["after"], rehearsed["dry_run"]) == (3, 1, True)
+    assert (rehearsed["before"], rehearsed["after"], rehearsed["dry_run"]) == (4, 1, True)
     assert seedbed("store", "migrate", "--json").json["steps"] == []
     down = seedbed("store", "migrate", "--to", "1", "--json")
     assert keeps_promise(down.json, "store", "migrate")
-    assert down.json["steps"] == ["m003_views", "m002_search"]
-    assert "took up: m002_search, m003_views" in seedbed("store", "migrate").out
+    assert down.json["steps"] == ["m004_commitments", "m003_views", "m002_search"]
+    assert "took up: m002_search, m003_views, m004_commitments" in seedbed("store", "migrate").out
     assert held() == before
 
 

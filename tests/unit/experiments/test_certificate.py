@@ -35,6 +35,10 @@ PATCHY = {"use": "scripted", "args": {"replies": {"[0-3]$": "hm"}}}
 class Graded(ExactMatch):
     binary = False
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"metric": "graded"}
+
     async def __call__(self, run: Run, task: Task) -> Score:
         return Score(0.7 if run.playbook == ALL.digest else 0.2)
 

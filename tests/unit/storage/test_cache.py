@@ -57,7 +57,9 @@ def inner(tmp_path: Path) -> Iterator[Watched]:
 
 @pytest.fixture
 def store(inner: Watched, redis_server: Any) -> Iterator[CachedStore]:
-    with closing(CachedStore(inner, Redis(redis_server.url, timeout_seconds=10), inner.identity)) as store:
+    with closing(
+        CachedStore(inner, Redis(redis_server.url, timeout_seconds=10), inner.identity, inner.secret)
+    ) as store:
         yield store
 
 
@@ -190,7 +192,9 @@ def test_two_stores_in_one_redis_never_mix(tmp_path: Path, redis_server: Any) ->
 
 
 def test_redis_sees_nothing_of_an_encrypted_store_in_plain_text(inner: Watched, redis_server: Any) -> None:
-    store = EncryptedStore(CachedStore(inner, Redis(redis_server.url, timeout_seconds=10), "x"), MasterKey(KEY))
+    store = EncryptedStore(
+        CachedStore(inner, Redis(redis_server.url, timeout_seconds=10), "x", b"secret"), MasterKey(KEY)
+    )
     name = store.put("note", {"text": "very secret words"})
     store.append([fact("a", body={"said": "very secret words"})])
     for _ in range(2):
@@ -208,7 +212,7 @@ def test_a_redis_that_is_lost_costs_one_notice_and_is_used_again_when_it_is_back
     inner: Watched, redis_server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     time = [0.0]
-    store = CachedStore(inner, Redis(redis_server.url, timeout_seconds=10, clock=lambda: time[0]), "x")
+    store = CachedStore(inner, Redis(redis_server.url, timeout_seconds=10, clock=lambda: time[0]), "x", b"secret")
     name = fill(store)
     redis_server.kill()
     for n in range(9):
@@ -258,7 +262,7 @@ def test_a_server_that_is_silent_or_no_redis_is_waited_for_once(
 
         threading.Thread(target=serve, daemon=True).start()
         url = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
-        fill(CachedStore(inner, Redis(url, timeout_seconds=0.1, clock=lambda: 0.0), "x"))
+        fill(CachedStore(inner, Redis(url, timeout_seconds=0.1, clock=lambda: 0.0), "x", b"secret"))
         for connection in taken:
             connection.close()
         assert len(taken) <= 2
@@ -271,7 +275,7 @@ def test_no_password_is_shown_when_redis_is_lost_or_refuses_it(
     redis_server.client.config_set("requirepass", "right")
     path = redis_server.url.removeprefix("unix://")
     for url in (f"unix://:hunter2@{path}", "redis://:hunter2@127.0.0.1:1/0", "redis://ann:hunter2@[::1]:1/0"):
-        fill(CachedStore(inner, Redis(url), "x"))
+        fill(CachedStore(inner, Redis(url), "x", b"secret"))
     assert len(caplog.records) == 3
     assert "hunter2" not in caplog.text
 

@@ -158,8 +158,7 @@ def test_a_whole_store_is_copied_with_its_verdicts_and_trials_and_chained_on(jud
     target = MemoryStore()
     copy(judged, target)
     assert everything(target) == everything(judged)
-    for store in (judged, target):
-        store.append([fact("later", "verdict")])
-        assert verify(store).problems == ()
+    judged.append([fact("later", "verdict")])
     copy(judged, target)
+    assert verify(target).problems == ()
     assert verify(target).head == verify(judged).head

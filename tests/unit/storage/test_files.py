@@ -49,9 +49,10 @@ def test_a_folder_reads_like_a_book(store: FilesStore, tmp_path: Path) -> None:
     name = store.put("playbook", {"roles": {"writer": {"system": "Schreib über Bäume 🌳"}}, "a": 1.0})
     store.append([fact("a", value=0.5, tags=("x",))])
     move(store, "branches/main", name)
+    [cell], [moved] = store.facts(Query(kind="cell")), store.facts(Query(kind="move"))
     assert listing(tmp_path) == {
         ".gitignore": ".lock\npending.json\nnew.tmp\n",
-        "format.json": '{\n  "format": 1\n}\n',
+        "format.json": '{\n  "format": 2\n}\n',
         f"content/playbook/{name[3:]}.json": """{
   "a": 1,
   "roles": {
@@ -61,11 +62,12 @@ def test_a_folder_reads_like_a_book(store: FilesStore, tmp_path: Path) -> None:
   }
 }
 """,
-        "facts/cell.jsonl": '{"at":"2026-11-15T12:00:00+00:00","by":"ann","key":"a","number":1,"subject":"thing",'
-        '"tags":["x"],"value":0.5}\n',
+        "facts/cell.jsonl": '{"at":"2026-11-15T12:00:00+00:00","by":"ann",'
+        f'"commitment":"{cell.commitment}","key":"a","link":"{cell.link}","number":1,"salt":"{cell.salt}",'
+        '"subject":"thing","tags":["x"],"value":0.5}\n',
         "facts/move.jsonl": '{"at":"2026-11-15T12:00:00+00:00","body":{"because":"test","from":null,'
-        f'"to":"{name}"}},"by":"ann","key":"branches/main@1",'
-        f'"link":"{verify(store).head}","number":2,"subject":"branches/main"}}\n',
+        f'"to":"{name}"}},"by":"ann","commitment":"{moved.commitment}","key":"branches/main@1",'
+        f'"link":"{verify(store).head}","number":2,"salt":"{moved.salt}","subject":"branches/main"}}\n',
         "refs/branches/main.json": f"""{{
   "at": "2026-11-15T12:00:00+00:00",
   "because": "test",
@@ -79,8 +81,8 @@ def test_a_folder_reads_like_a_book(store: FilesStore, tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(store: FilesStore, tmp_path: Path) -> None:
-    (tmp_path / "format.json").write_text('{"format": 2}')
-    with pytest.raises(StoreTooNew, match=r"found format 2; expected at most 1\. Install a newer seedbed"):
+    (tmp_path / "format.json").write_text('{"format": 3}')
+    with pytest.raises(StoreTooNew, match=r"found format 3; expected at most 2\. Install a newer seedbed"):
         FilesStore(tmp_path)
 
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedbed.errors import RefMoved, StoreDamaged, StoreError
+from seedbed.storage.chain import GENESIS
 from seedbed.storage.paths import without_password
 from seedbed.storage.store import (
-    GENESIS,
     Content,
     Fact,
     Query,
@@ -25,7 +25,6 @@ from seedbed.storage.store import (
     digest,
     from_micros,
     is_sealed,
-    link,
     micros,
     ref_after,
     short,
@@ -145,31 +144,6 @@ def test_a_sealed_body_passes_as_intact_and_an_altered_one_does_not() -> None:
     assert not Content("note", name, {"a": float("nan")}).intact
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"kind": "key"},
-        {"key": "l"},
-        {"subject": "t"},
-        {"at": NOON + timedelta(microseconds=1)},
-        {"by": "bob"},
-        {"body": {"a": 2}},
-        {"value": None},
-        {"parents": ()},
-        {"tags": ("t", "u")},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_a_link_covers_everything_about_a_fact(changes: dict[str, Any]) -> None:
-    assert link(GENESIS, replace(FACT, **changes)) != link(GENESIS, FACT)
-
-
-def test_a_link_covers_what_came_before_and_nothing_the_store_gives() -> None:
-    tokyo = timezone(timedelta(hours=9))
-    assert link(link(GENESIS, FACT), FACT) != link(GENESIS, FACT)
-    assert link(GENESIS, replace(FACT, number=7, link="x", at=NOON.astimezone(tokyo), value=1.0)) == link(GENESIS, FACT)
-
-
 @pytest.mark.parametrize("changes", [{"at": NOON.replace(tzinfo=None)}, {"kind": ""}, {"key": ""}])
 def test_a_fact_needs_a_kind_a_key_and_a_zone(changes: dict[str, Any]) -> None:
     with pytest.raises(StoreError):
@@ -192,11 +166,14 @@ def test_facts_are_made_ready_to_be_kept() -> None:
     assert (ready.at.tzinfo, type(ready.value), ready.parents) == (UTC, float, ("p",))
 
 
-@pytest.mark.parametrize("odd", [{"parents": ["p"]}, {"tags": ["t"]}, {"number": 9}, {"link": "x"}, {"parents": []}])
+@pytest.mark.parametrize(
+    "odd", [{"parents": ["p"]}, {"tags": ["t"]}, {"number": 9}, {"link": "x"}, {"parents": []}, {"commitment": "aa"}]
+)
 def test_what_is_nearly_ready_is_made_ready_too(odd: dict[str, Any]) -> None:
     plain = replace(FACT, value=0.5, parents=(), tags=(), number=0, link="")
     [ready] = check_facts([replace(plain, **odd)])
     assert (type(ready.parents), type(ready.tags), ready.number, ready.link) == (tuple, tuple, 0, "")
+    assert (ready.salt, ready.commitment) == ("", "")
 
 
 def test_a_move_makes_the_next_version_of_a_ref() -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from seedbed.errors import StoreDamaged, StoreError
+from seedbed.storage.chain import GENESIS
 from seedbed.storage.files import FilesStore
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import GENESIS, Content, Fact, Query, Ref, UpkeptStore, digest
+from seedbed.storage.store import Content, Fact, Query, Ref, UpkeptStore, digest
 from seedbed.storage.upkeep import Stats, Verification, copy, gc, stats, verify
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -55,7 +56,7 @@ def test_a_report_counts_what_was_looked_at(store: MemoryStore) -> None:
     move(store, "gone", name)
     move(store, "gone", None)
     head = [told.link for told in store.facts(Query(kind="move"))][-1]
-    assert verify(store) == Verification(problems=(), contents=2, sealed=1, facts=5, chained=4, refs=1, head=head)
+    assert verify(store) == Verification(problems=(), contents=2, sealed=1, facts=5, chained=5, refs=1, head=head)
 
 
 def test_altered_content_is_found_and_looking_goes_on(store: MemoryStore) -> None:
@@ -134,7 +135,7 @@ def test_a_cut_off_end_of_the_chain_shows_in_the_refs_and_in_the_head(folder: Pa
 
 def test_facts_with_the_same_number_are_found(folder: Path) -> None:
     (folder / "facts/cell.jsonl").write_text(lines_of(folder, "approval")[0])
-    assert found(FilesStore(folder)) == ["cell fact 0"]
+    assert set(found(FilesStore(folder))) == {"cell fact 0"}
 
 
 def test_a_ref_to_content_that_is_not_there_is_found(store: MemoryStore) -> None:
@@ -216,18 +217,14 @@ def test_a_copy_takes_no_fact_whose_content_it_may_have_missed() -> None:
     assert target.get(next(target.facts(Query(kind="cell", newest=True))).subject) == {"late": True}
 
 
-def test_a_copy_merges_into_a_target_that_has_other_facts(store: MemoryStore) -> None:
+def test_a_copy_does_not_merge_into_a_target_that_has_other_facts(store: MemoryStore) -> None:
+    """Each fact is bound to all before it, so two histories cannot become one."""
     target = MemoryStore()
-    target.append([fact("theirs"), fact("both", value=1)])
-    store.append([fact("ours"), fact("both", value=2)])
-    move(store, "main", "one")
-    copy(store, target)
-    assert [(told.key, told.value) for told in target.facts(Query(kind="cell"))] == [
-        ("theirs", None),
-        ("both", 1.0),
-        ("ours", None),
-    ]
-    assert found(target) == []
+    target.append([fact("theirs")])
+    store.append([fact("ours")])
+    with pytest.raises(StoreError, match="the target has the cell theirs by ann, the source the cell ours"):
+        copy(store, target)
+    assert [told.key for told in target.facts(Query(kind="cell"))] == ["theirs"]
 
 
 def test_a_copy_refuses_a_target_with_another_history(store: MemoryStore) -> None:

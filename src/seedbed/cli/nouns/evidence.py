@@ -1,9 +1,10 @@
-"""seedbed evidence: certificates, the error budget, and the A/A sentinel."""
+"""seedbed evidence: certificates, files that prove a verdict, signatures, the error budget, and the A/A sentinel."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import count
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,8 @@ from seedbed.cli.output import BLOCKED, PASS, line
 from seedbed.cli.views import verdict as views
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import short
+from seedbed.workspace.experiments import verify_evidence
+from seedbed.workspace.storage import new_signing_key
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -42,15 +45,25 @@ def show(call: Invocation, name: ExperimentName) -> None:
 def verify(
     call: Invocation,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Digests, or their first characters. Default: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="Digests, or their first characters, or files that `evidence export` wrote. Default: all verdicts.",
+        ),
     ] = None,
 ) -> None:
     """Recompute every number in verdicts from raw facts, and check that no byte was changed.
 
+    A file is checked without a store or a workspace.
+
     Exits with code 1 if anything differs.
     """
-    with call.open() as space:
-        results = space.experiments.verify(names or ())
+    files = [name for name in names or () if Path(name).is_file()]
+    others = [name for name in names or () if name not in files]
+    results = {check.experiment: [*check.problems] for check in map(verify_evidence, files)}
+    if others or not files:
+        with call.open() as space:
+            results |= space.experiments.verify(others)
     documents = [
         {"experiment": key, "problems": output.problem_documents(problems)} for key, problems in results.items()
     ]
@@ -63,6 +76,60 @@ def verify(
     wrong = dict.fromkeys(problem for problems in results.values() for problem in problems)
     call.show(documents, *(lines or [line("There is no verdict yet.")]), *map(output.problem_view, wrong))
     raise typer.Exit(BLOCKED if wrong else PASS)
+
+
+@command(app)
+def head(call: Invocation) -> None:
+    """Print the end of the chain of facts, to keep outside the store.
+
+    Every fact is bound to all before it. If a later `store verify` finds this link in the chain, nothing before it was
+    changed since, not even by someone who can write to the store.
+    """
+    with call.open() as space:
+        end = space.experiments.head()
+    call.show(end, output.facts([(name, str(value)) for name, value in end.items()]))
+
+
+@command(app)
+def export(
+    call: Invocation,
+    name: ExperimentName,
+    to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+) -> None:
+    """Write everything a verdict rests on to one file, which `evidence verify FILE` checks anywhere.
+
+    It contains the tasks, playbooks, answers and scores of the comparison in plain text, and the ids, times and authors
+    of all other facts.
+    """
+    with call.open() as space:
+        path = space.experiments.export_evidence(name, to)
+    size = path.stat().st_size
+    call.show({"file": str(path), "bytes": size}, line(f"Wrote {path} ({size:,} bytes)."))
+
+
+@command(app)
+def key(
+    call: Invocation,
+    to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file for the private key.")],
+) -> None:
+    """Make a key with which you sign what you register, approve and release.
+
+    The private key goes to a file that only you can read. The public key goes to `signers` in the workspace file.
+    """
+    public = new_signing_key(to)
+    text = f"Wrote {to}. Set SEEDBED_SIGNING_KEY to what it holds, and add this to the workspace file:"
+    call.show({"file": str(to), "public": public}, line(text), line(f"signers: {{YOUR NAME: {public}}}"))
+
+
+@command(app)
+def sign(call: Invocation) -> None:
+    """Sign what you registered, approved and released, if that has not happened yet.
+
+    With a signing key, every command signs at its end what it did.
+    """
+    with call.open() as space:
+        count = space.experiments.sign()
+    call.show({"signed": count}, line(f"Signed {counted(count, 'fact')}."))
 
 
 @command(app)

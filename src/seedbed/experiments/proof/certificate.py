@@ -17,6 +17,7 @@ from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
 from seedbed.experiments.proof.attempts import attempt_of, check_attempts
 from seedbed.experiments.proof.freshness import freshness
+from seedbed.experiments.proof.rescoring import built_in, rescore
 from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.stopping import SequentialTest
@@ -44,6 +45,10 @@ CLAIMS = {
     "judges_checked": (
         "Every judge in the metric was checked against people.",
         "A judge in the metric was never checked against people.",
+    ),
+    "scores_recomputed": (
+        "Every score was computed again from the recorded output.",
+        "The scores are those of a judge or of your own code, and were not computed again.",
     ),
     "replay_coverage": (
         "Every requested past run could be replayed for both playbooks.",
@@ -123,11 +128,13 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         exempt.add("spent")
     problems += _differences(verdict, again, exempt, "cells")
     cells = [cell for pair in read for arm in pair for cell in arm]
-    if (evidence := evidence_of(store, cells)) != verdict.evidence and not verdict.aborted:
+    if (evidence := evidence_of(store, cells, experiment)) != verdict.evidence and not verdict.aborted:
         remedy = "Some cell, its run or an answer in it has changed since it was read."
         problems.append(Problem("evidence", short(evidence), short(verdict.evidence), remedy))
     covered = _covered(store, verdict, tasks, problems)
     problems += _unfounded(store, plan, tasks)
+    metric = built_in(plan.metric)
+    problems += rescore(store, metric, tasks, cells) if metric else []
     flags = {
         "registered_first": _begun_before(store, experiment),
         "candidate_scored_after_that": _fresh(store, experiment, [cell for _, arm in read for cell in arm]),
@@ -136,6 +143,7 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         "no_failures": not verdict.failed,
         "same_number_in_both_arms": all(len(control) == len(candidate) for control, candidate in read),
         "judges_checked": all(verdict.judges.values()),
+        "scores_recomputed": metric is not None,
         "ended_by_rule": not verdict.aborted and verdict.finding != "invalid",
     }
     if any(map(is_replayed, plan.models.values())):

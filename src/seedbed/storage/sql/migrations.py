@@ -5,15 +5,19 @@ Content, facts and refs survive every step in either direction; what is derived 
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy import Connection, Engine, inspect, text
 
 from seedbed.errors import StoreError, StoreTooNew
+from seedbed.storage.chain import GENESIS, first_link
 from seedbed.storage.paths import without_password
 from seedbed.storage.sql.dialects import Dialect
+from seedbed.storage.sql.rows import FACT, to_fact
+from seedbed.storage.store import CHAINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Migration:
     down: Iterable[str]
     fill: Callable[[Dialect, Connection], None] | None = None
     """Fills what the step added from the data that is already there."""
+    empty: Callable[[Connection], None] | None = None
+    """Derives again what the version before derived, before the step down."""
 
     @property
     def number(self) -> int:
@@ -96,6 +102,8 @@ def _down(db: Connection, step: Migration) -> None:
                     f"going back to version 0: found rows in {table}; expected an empty store, as they would be lost."
                     " Copy the store elsewhere and delete the database instead"
                 )
+    if step.empty:
+        step.empty(db)
     for statement in step.down:
         db.exec_driver_sql(statement)
     if step.number == 1:
@@ -290,5 +298,40 @@ m003_views = Migration(
     down=[f"DROP VIEW {columns.split()[0]}" for columns in _VIEWS.values()],
 )
 
-MIGRATIONS = (m001_tables, m002_search, m003_views)
+
+def _link_first(db: Connection) -> None:
+    """Link facts as versions before commitments did: those of chained kinds, over their whole text."""
+    facts = f"SELECT {', '.join(FACT)}, number FROM facts WHERE number > :after ORDER BY number LIMIT 1000"
+    head, after = GENESIS, 0
+    while rows := db.execute(text(facts), {"after": after}).all():
+        for fact in map(to_fact, rows):
+            link = first_link(head, fact) if fact.kind in CHAINED else None
+            head, values = link or head, {"link": link, "number": fact.number}
+            db.execute(text("UPDATE facts SET link = :link WHERE number = :number"), values)
+        after = rows[-1].number
+
+
+def _make_secret(dialect: Dialect, db: Connection) -> None:
+    db.exec_driver_sql(f"INSERT INTO secrets (name, value) VALUES ('cache', '{secrets.token_hex(32)}')")
+
+
+_COMMITMENTS = (
+    "ALTER TABLE facts ADD COLUMN salt TEXT",
+    "ALTER TABLE facts ADD COLUMN commitment TEXT",
+    "CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+)
+
+m004_commitments = Migration(
+    "m004_commitments",
+    up={"sqlite": _COMMITMENTS, "postgresql": _COMMITMENTS},
+    down=(
+        "DROP TABLE secrets",
+        "ALTER TABLE facts DROP COLUMN commitment",
+        "ALTER TABLE facts DROP COLUMN salt",
+    ),
+    fill=_make_secret,
+    empty=_link_first,
+)
+
+MIGRATIONS = (m001_tables, m002_search, m003_views, m004_commitments)
 NEWEST = MIGRATIONS[-1].number

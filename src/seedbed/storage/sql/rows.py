@@ -7,20 +7,25 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from seedbed.errors import StoreDamaged, StoreError, shown
+from seedbed.storage.chain import Seal
 from seedbed.storage.store import EPOCH, Content, Digest, Fact, Json, Ref, canonical, from_micros, micros, short
 
 SqlRow: TypeAlias = tuple[Any, ...]
 
 CONTENT = ("digest", "kind", "body", "at")
-FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link")
+FACT = ("kind", "key", "subject", "at", "by", "value", "body", "parents", "tags", "link", "salt", "commitment")
 REF = ("name", "target", "version", "at", "by", "because")
 
 
-def to_rows(facts: Sequence[Fact]) -> list[SqlRow]:
-    """The `FACT` columns of each fact."""
+def to_rows(
+    facts: Sequence[Fact], bodies: Sequence[str] | None = None, seals: Sequence[Seal] | None = None
+) -> list[SqlRow]:
+    """The `FACT` columns of each fact: with these seals, and these bodies as canonical text, or else with its own."""
+    bodies = [canonical(fact.body) for fact in facts] if bodies is None else bodies
+    bound: Sequence[Seal | Fact] = facts if seals is None else seals
     rows: list[SqlRow] = []
     at, moment = EPOCH, 0
-    for fact in facts:
+    for fact, body, seal in zip(facts, bodies, bound, strict=True):
         if fact.at is not at:  # many happened at once
             at, moment = fact.at, micros(fact.at)
         rows.append(
@@ -31,17 +36,19 @@ def to_rows(facts: Sequence[Fact]) -> list[SqlRow]:
                 moment,
                 fact.by,
                 fact.value,
-                canonical(fact.body),
+                body,
                 canonical(fact.parents) if fact.parents else None,
                 canonical(fact.tags) if fact.tags else None,
-                fact.link or None,
+                seal.link or None,
+                seal.salt or None,
+                seal.commitment or None,
             )
         )
     return rows
 
 
 def to_fact(row: Any) -> Fact:
-    kind, key, subject, at, by, value, body, parents, tags, link, number = row
+    kind, key, subject, at, by, value, body, parents, tags, link, salt, commitment, number = row
     try:
         return Fact(
             kind=kind,
@@ -55,6 +62,8 @@ def to_fact(row: Any) -> Fact:
             tags=tuple(json.loads(tags)) if tags else (),
             number=number,
             link=link or "",
+            salt=salt or "",
+            commitment=commitment or "",
         )
     except (ValueError, TypeError, OverflowError, StoreError):
         raise StoreDamaged(f"{kind} fact {shown(key)} is no longer a whole fact. Restore it from a copy") from None

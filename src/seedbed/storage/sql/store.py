@@ -22,6 +22,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, shown
+from seedbed.storage.chain import GENESIS, seal
 from seedbed.storage.content import digest_of_text, words
 from seedbed.storage.paths import missing, without_password
 from seedbed.storage.sql.dialects import dialect
@@ -29,8 +30,6 @@ from seedbed.storage.sql.migrations import migrate, target_version, version
 from seedbed.storage.sql.query import NarrowedQuery, narrow, prefix_condition, select_facts
 from seedbed.storage.sql.rows import FACT, REF, to_content, to_fact, to_ref, to_rows
 from seedbed.storage.store import (
-    CHAINED,
-    GENESIS,
     BriefFact,
     Content,
     Digest,
@@ -45,7 +44,6 @@ from seedbed.storage.store import (
     check_facts,
     digest,
     is_name,
-    link,
     micros,
     now,
     ref_after,
@@ -68,6 +66,7 @@ _Result = TypeVar("_Result")
 
 _GET = text("SELECT kind, body FROM content WHERE digest = :digest")
 _REF = ", ".join(REF)
+_HEAD = text("SELECT link, commitment FROM facts WHERE link IS NOT NULL ORDER BY number DESC LIMIT 1")
 
 
 class SqlStore:
@@ -120,10 +119,7 @@ class SqlStore:
         return content.body
 
     def append(self, facts: Iterable[Fact]) -> int:
-        batch = check_facts(facts)
-        if len(batch) == 1 and not batch[0].tags and batch[0].kind not in CHAINED:
-            # A single statement is a transaction of its own, and repeating this one is harmless.
-            return self._read(lambda db: self._dialect.add_facts(db, to_rows(batch)))
+        batch = [(fact, canonical(fact.body)) for fact in check_facts(facts)]
         return self._write(lambda db: self._add(db, batch)) if batch else 0
 
     def facts(self, query: Query) -> Iterator[Fact]:
@@ -147,7 +143,7 @@ class SqlStore:
             row = db.execute(text(f"SELECT {_REF} FROM refs WHERE name = :name"), {"name": name}).first()
             current = to_ref(row) if row and row.target is not None else None
             ref, fact = move.apply(current, row.version if row else 0, at)
-            self._add(db, [fact])
+            self._add(db, [(fact, canonical(fact.body))])
             _update_refs(db, [fact])
             return ref
 
@@ -178,6 +174,12 @@ class SqlStore:
         self._engine.dispose()
 
     @property
+    def secret(self) -> bytes:
+        """Random bytes that only those who can read the database know."""
+        sql = "SELECT value FROM secrets WHERE name = 'cache'"
+        return bytes.fromhex(self._read(lambda db: db.exec_driver_sql(sql).scalar_one()))
+
+    @property
     def identity(self) -> str:
         """Differs from that of every other store, of an earlier one at the same place, and of copies elsewhere."""
         made = self._read(lambda db: db.exec_driver_sql("SELECT at FROM migrations WHERE number = 1").scalar_one())
@@ -186,25 +188,27 @@ class SqlStore:
         here = platform.node() if url.host in (None, "", "localhost", "127.0.0.1", "::1") else ""
         return f"{place} {here} {made}"
 
-    def _add(self, db: Connection, facts: Sequence[Fact]) -> int:
-        if any(fact.kind in CHAINED for fact in facts):
-            self._dialect.lock_chain(db)
-            facts = list(self._link(db, facts))
-        return sum(self._dialect.add_facts(db, to_rows(some)) for some in batched(facts, CHUNK))
+    def _add(self, db: Connection, batch: Sequence[tuple[Fact, str]]) -> int:
+        """Add facts with their bodies as text, linked to the chain, and count those that were new."""
+        self._dialect.lock_chain(db)
+        if len(batch) > 1:  # a link must not cover what is not added; a single fact that is known adds nothing at all
+            known = self._known(db, [(fact.kind, fact.key) for fact, _ in batch])
+            names = dict.fromkeys((fact.kind, fact.key) for fact, _ in batch if (fact.kind, fact.key) not in known)
+            if len(names) < len(batch):
+                first = {(each[0].kind, each[0].key): each for each in reversed(batch)}
+                batch = [first[name] for name in names]
+        if not batch:
+            return 0
+        facts, bodies = [fact for fact, _ in batch], [body for _, body in batch]
+        rows = to_rows(facts, bodies, seal(facts, bodies, *self._head(db)))
+        return sum(self._dialect.add_facts(db, some) for some in batched(rows, CHUNK))
 
-    def _link(self, db: Connection, facts: Sequence[Fact]) -> Iterator[Fact]:
-        """The facts without chained ones already known, and each new chained one linked to the one before."""
-        last = db.scalar(text("SELECT link FROM facts WHERE link IS NOT NULL ORDER BY number DESC LIMIT 1")) or GENESIS
-        known = self._known(db, [(fact.kind, fact.key) for fact in facts if fact.kind in CHAINED])
-        for fact in facts:
-            if fact.kind in CHAINED:
-                name = (fact.kind, fact.key)
-                if name in known:
-                    continue
-                known.add(name)
-                last = link(last, fact)
-                fact = replace(fact, link=last)
-            yield fact
+    def _head(self, db: Connection) -> tuple[str, int]:
+        """The last link, and how many facts came before the first with a commitment, if the next is that one."""
+        last = db.execute(_HEAD).first()
+        if last and last.commitment:
+            return last.link, 0
+        return (last.link if last else GENESIS), db.execute(text("SELECT count(*) FROM facts")).scalar_one()
 
     def _known(self, db: Connection, names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
         """The names, kind and key, that have a fact."""
@@ -222,8 +226,7 @@ class SqlStore:
         self._dialect.add_contents(db, rows)
 
     def _load_facts(self, db: Connection, facts: Sequence[Fact]) -> None:
-        if any(fact.kind in CHAINED for fact in facts):
-            self._dialect.lock_chain(db)
+        self._dialect.lock_chain(db)
         self._dialect.add_facts(db, to_rows(facts))
         _update_refs(db, [fact for fact in facts if fact.kind == "move"])
 

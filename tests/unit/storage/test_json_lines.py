@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import StoreDamaged
-from seedbed.storage.files import fact_from, line_of
+from seedbed.storage.json_lines import fact_from, line_of
 from seedbed.storage.paths import read_json
 from seedbed.testing import fact
 
