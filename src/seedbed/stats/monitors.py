@@ -17,6 +17,8 @@ CONCENTRATIONS: tuple[float, ...] = tuple(np.geomspace(30, 3e6, 12).tolist())
 find a gross mismatch after few units, the large a slight one after many."""
 OLD_CONCENTRATIONS = (300.0,)
 """The prior of live comparisons that were registered before there were several."""
+LOOK_ERROR = 0.01
+"""At a look that was fixed beforehand, a split with an exact p of at most this is not as planned."""
 
 
 class SampleRatio:
