@@ -229,9 +229,7 @@ class LiveTest:
             return ""
         return f"found {_counted(self._sent, 'units sent to')}; expected as many (exact p = {p:.2g})"
 
-    def verdict(
-        self, *, evidence: Digest = "", sample: Digest = "", aborted: str = "", final: bool = False
-    ) -> Verdict:
+    def verdict(self, *, evidence: Digest = "", sample: Digest = "", aborted: str = "", final: bool = False) -> Verdict:
         """The verdict so far; final only if the test has ended, or a person concludes it."""
         verdict = self._pairs.verdict(evidence=evidence, aborted=aborted)
         because = verdict.because or self.because or (self._exact_look() if final else "")

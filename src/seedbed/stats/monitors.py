@@ -95,7 +95,7 @@ class SampleRatio:
     def _log_e(self) -> float:
         """The log of the mean over the concentrations of how much likelier the counts are."""
         counts = [*self.counts.values()]
-        drawn = scipy.special.gammaln(self._priors + [*counts, sum(counts)]) @ self._signs - self._start
+        drawn = scipy.special.gammaln(np.add(self._priors, [*counts, sum(counts)])) @ self._signs - self._start
         return float(np.logaddexp.reduce(drawn) - self._log_shares @ counts)
 
 

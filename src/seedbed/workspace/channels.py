@@ -109,11 +109,11 @@ class Channels:
         """
         protection = self._resources.settings.channel(channel)
         gates: list[Gate] = [gate for gate in build_gates(channel, protection) if isinstance(gate, Risk | Review)]
-        monitor = self._watching(channel)
+        monitor, steps = self._watching(channel), build_ramp(protection)
         with suppress(NotFound):  # promote says more about it
-            gates.append(no_alarm_gate(monitor.look()))
+            gates.append(no_alarm_gate(monitor.look(), len(steps.shares)))
         keep_back = monitor.watch.keep_back_from(self._resources.library.clock())
-        rollout = Rollout(share, build_ramp(protection), keep_back)
+        rollout = Rollout(share, steps, keep_back)
         return await channels.promote(self._resources.library, channel, gates, because=because, rollout=rollout)
 
     async def rollback(self, channel: str, *, because: str) -> Ref:

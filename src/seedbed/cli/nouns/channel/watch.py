@@ -24,6 +24,7 @@ from seedbed.release.monitor.loop import WatchResult
 from seedbed.release.monitor.monitor import Health
 from seedbed.release.states import percent
 from seedbed.reports.formats import finite
+from seedbed.reports.numbers import split_text
 from seedbed.storage.store import Json, Ref, short
 
 app = typer.Typer()
@@ -103,6 +104,8 @@ def _screen(plain: bool) -> Iterator[Callable[[RenderableType], None]]:
 def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
     health = seen.health
     parts: list[RenderableType] = [_title(health), _guards(health)]
+    if health.phase != "settled":
+        parts.append(line(("split of the units ", "dim"), split_text(**health.ratio)))
     for alarm in health.alarms:
         parts.append(line((f"{alarm.reaction}: ", STYLES[alarm.reaction]), alarm.message))
     if moved := seen.moved or stepped:
