@@ -32,7 +32,7 @@ def reading(store: Any, *metrics: str, **more: Any) -> ExposureFeed:
 
 def outcomes(found: ExposureFeed) -> list[tuple[str, str, float, bool]]:
     read = [each for each in found.read() if isinstance(each, ExposureOutcome)]
-    return [(each.playbook, each.metric, each.value, each.compared) for each in read]
+    return [(each.met.playbook, each.metric, each.value, each.met.compared) for each in read]
 
 
 def meetings(found: ExposureFeed) -> list[tuple[str, bool]]:

@@ -11,11 +11,24 @@ import numpy as np
 
 from seedbed.release.monitor.guards import Guard
 from seedbed.stats.monitors import Drift
-from seedbed.stats.sequential.betting import Bet, bets, evidence, interval
+from seedbed.stats.sequential.betting import Bet, Stakes, bets, evidence, interval
 
 PairSide: TypeAlias = Literal["newer", "older"]
 
-STAKES = bets()
+
+def _stakes() -> Stakes:
+    """Bets of every size, with three quarters of the money on shares of the middle.
+
+    The best share is by how much the canary is worse than allowed, over the variance of the differences. Where errors
+    are rare the variance is little more than the rate of errors, so for a canary that is half again to twice as bad as
+    allowed the share is between a tenth and four tenths, however much that is.
+    """
+    every = bets()
+    middle = (every.shares > 0.09) & (every.shares < 0.4)
+    return Stakes(every.shares, np.log(0.75 * middle / middle.mean() + 0.25 * np.exp(every.start)))
+
+
+STAKES = _stakes()
 AT_ONCE = 0.8
 """The part of the capital that is bet from the first pair on. The rest is bet on a change at any later pair."""
 DIGITS = 3

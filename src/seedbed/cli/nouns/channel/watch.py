@@ -29,6 +29,7 @@ from seedbed.storage.store import Json, Ref, short
 
 app = typer.Typer()
 
+NO_GUARDS = "no guards: say roll_back_if under canary in the workspace file"
 WIDE = 10
 """Characters of a bar."""
 
@@ -129,7 +130,7 @@ def _title(health: Health) -> RenderableType:
 
 def _guards(health: Health) -> RenderableType:
     if not health.rows:
-        return line(("no guards: say roll_back_if under canary in the workspace file", "dim"))
+        return line((NO_GUARDS, "dim"))
     columns = ("guard", "before", "now", "change", "95%", "limit", "pairs", "evidence")
     return output.table(*columns, rows=[_row(row) for row in health.rows])
 
