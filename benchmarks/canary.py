@@ -23,32 +23,51 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, gammaln
 
 MARGIN, ENOUGH, NEVER = 0.02, 20.0, 10**9
+"""What a guard allows, how many-fold the money must grow, and no number of outcomes."""
 SHARES = np.geomspace(1e-4, 0.9, 30)
 EVERY = SHARES**0.75 / (SHARES**0.75).sum()
 MIDDLE = (SHARES > 0.09) & (SHARES < 0.4)
 WEIGHTS = 0.75 * MIDDLE / MIDDLE.sum() + 0.25 * EVERY
-BEFORE = EVERY
+PART = 2_500
+
+
+def growth(most: int) -> NDArray:
+    """By how much each bet grows with one outcome: by the number of controls, how many are bad, and the canary's."""
+    table = np.ones((most + 1, most + 1, 2, len(SHARES)))
+    for many in range(1, most + 1):
+        for bad in range(many + 1):
+            for failed in (0, 1):
+                table[many, bad, failed] += SHARES * ((1 - bad / many + failed) / (1 + MARGIN) - 1)
+    return table.reshape(-1, len(SHARES)).astype(np.float32)
 
 
 def rolled_back_after(
-    older: float, newer: float, controls: str, outcomes: int, canaries: int, luck: np.random.Generator, weights: NDArray
+    older: float, newer: float, controls: str, outcomes: int, canaries: int, weights: NDArray = WEIGHTS
 ) -> NDArray:
-    """After how many of its outcomes each canary is rolled back; NEVER if it is not."""
-    most = 9 if controls == "about 9" else int(controls)
+    """After how many of its outcomes each canary is rolled back; NEVER if it is not. In parts, which is quicker."""
+    parts = [min(PART, canaries - first) for first in range(0, canaries, PART)]
+    return np.concatenate(
+        [_part(older, newer, controls, outcomes, many, weights, seed) for seed, many in enumerate(parts)]
+    )
+
+
+def _part(
+    older: float, newer: float, controls: str, outcomes: int, canaries: int, weights: NDArray, seed: int
+) -> NDArray:
+    luck, most = np.random.default_rng([seed, 1]), 9 if controls == "about 9" else int(controls)
+    table, start, ones = growth(most), weights.astype(np.float32), np.ones(len(SHARES), np.float32)
     money, alive = np.zeros((canaries, len(SHARES)), np.float32), np.arange(canaries)
     waiting, ends = np.zeros(canaries, int), np.full(canaries, NEVER)
     for number in range(1, outcomes + 1):
-        many = np.full(len(alive), most)
+        many: NDArray | int = most
         if controls == "about 9":
             waiting += luck.geometric(0.1, len(alive)) - 1
             many = np.clip(waiting, 1, most)
             waiting -= many
-        difference = luck.binomial(many, older) / many - (luck.random(len(alive)) < newer)
-        put = 0.8 if number == 1 else 0.2 / (number * (number - 1))
-        gain = ((1 - difference) / (1 + MARGIN) - 1).astype(np.float32)
-        money += np.float32(put) * weights.astype(np.float32)
-        money *= 1 + gain[:, None] * SHARES.astype(np.float32)
-        done = money.sum(axis=1) >= ENOUGH
+        bad, failed = luck.binomial(many, older, len(alive)), luck.random(len(alive)) < newer
+        money += np.float32(0.8 if number == 1 else 0.2 / (number * (number - 1))) * start
+        money *= table[(many * (most + 1) + bad) * 2 + failed]
+        done = money @ ones >= ENOUGH
         if done.any():
             ends[alive[done]] = number
             alive, money, waiting = alive[~done], money[~done], waiting[~done]
@@ -60,14 +79,15 @@ def guards(canaries: int) -> None:
     print("|---:|---|---:|---:|---:|")
     for base in (0.01, 0.02, 0.05):
         for controls in ("1", "5", "9", "about 9") if base == 0.01 else ("1", "9"):
-            luck, horizon = np.random.default_rng(1), {0.01: 10_000, 0.02: 15_000, 0.05: 30_000}[base]
-            ends = rolled_back_after(base, base + 0.03, controls, horizon, canaries, luck, WEIGHTS)
+            horizon = {0.01: 10_000, 0.02: 15_000, 0.05: 30_000}[base]
+            ends = rolled_back_after(base, base + 0.03, controls, horizon, canaries)
             needed = np.sort(ends)[math.ceil(0.9 * canaries) - 1]
-            false = rolled_back_after(base, base + MARGIN, controls, 20_000, canaries, luck, WEIGHTS)
+            false = rolled_back_after(base, base + MARGIN, controls, 20_000, canaries)
             wrong = f"{share(false <= 5_000)}, {share(false <= 20_000)}"
             print(f"| {base:.0%} | {controls} | {share(ends <= 5_000)} | {needed:,} | {wrong} |", flush=True)
-    ends = rolled_back_after(0.01, 0.04, "1", 5_000, canaries, np.random.default_rng(1), BEFORE)
-    print(f"| 1% | 1, bets spread as elsewhere | {share(ends <= 5_000)} | | |", flush=True)
+    for controls in ("1", "9"):
+        ends = rolled_back_after(0.01, 0.04, controls, 5_000, canaries, EVERY)
+        print(f"| 1% | {controls}, bets spread as elsewhere | {share(ends <= 5_000)} | | |", flush=True)
 
 
 def share(found: NDArray) -> str:

@@ -25,9 +25,9 @@ BASES = (0.01, 0.02, 0.05, 0.1)
 WORSE = 1.5
 CHANCE = 0.9
 """How often a canary that does worse is found with the outcomes that are said to be needed."""
-CANARIES, LOOKS = 400, 120
+CANARIES, LOOKS = 1000, 60
 """How many canaries are simulated, and at how many moments each is looked at."""
-RARE = 1e-7
+RARE = 1e-5
 """Outcomes of the control with a smaller probability are left out, for speed."""
 
 
