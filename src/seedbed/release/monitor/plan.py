@@ -25,7 +25,7 @@ BASES = (0.01, 0.02, 0.05, 0.1)
 WORSE = 1.5
 CHANCE = 0.9
 """How often a canary that does worse is found with the outcomes that are said to be needed."""
-CANARIES, LOOKS = 1000, 60
+CANARIES, LOOKS = 600, 100
 """How many canaries are simulated, and at how many moments each is looked at."""
 RARE = 1e-5
 """Outcomes of the control with a smaller probability are left out, for speed."""
@@ -105,11 +105,14 @@ def outcomes_needed(margin: float, bad: float, change: float, controls: int, err
     while True:
         step = math.ceil(last / LOOKS)
         counts = np.random.default_rng(0).multinomial(step, chances, size=(CANARIES, LOOKS))
-        money = STAKES.start + math.log(AT_ONCE) + np.cumsum(counts @ growth, axis=1)
-        found = np.maximum.accumulate(evidence(money), axis=1) >= math.log(1 / error)
-        enough = np.flatnonzero(found.mean(axis=0) >= CHANCE)
-        if len(enough):
-            return int(enough[0] + 1) * step
+        caught = np.zeros(CANARIES, dtype=bool)
+        money = np.full((CANARIES, len(STAKES.shares)), -np.inf)
+        for look, grown in enumerate(np.moveaxis(counts @ growth, 1, 0)):
+            put = AT_ONCE + (1 - AT_ONCE) * (1 - 1 / step) if look == 0 else (1 - AT_ONCE) / (step * look * (look + 1))
+            money = np.logaddexp(money, STAKES.start + math.log(put)) + grown
+            caught |= evidence(money) >= math.log(1 / error)
+            if caught.mean() >= CHANCE:
+                return step * (look + 1)
         last *= 2
 
 
@@ -120,5 +123,5 @@ def _differences(older: float, newer: float, controls: int) -> tuple[Floats, Flo
     often = ways * older**bad * (1 - older) ** (controls - bad)
     values = np.concatenate([bad / controls, bad / controls - 1])
     chances = np.concatenate([(1 - newer) * often, newer * often])
-    kept = chances > RARE
-    return values[kept], chances[kept] / chances[kept].sum()
+    likely = chances > RARE
+    return values[likely], chances[likely] / chances[likely].sum()

@@ -216,10 +216,8 @@ def plan(
     times, need fewer. The default share is the canary's, or else the first step of the ramp, or 5%.
     """
     with call.open() as space:
-        found = space.channels.plan(channel, share=share, bases=base or BASES, worse=worse)
-    title = (
-        f"  canary at {percent(found.share)}: each outcome beside {counted(found.controls, 'outcome')} of its control"
-    )
+        planned = space.channels.plan(channel, share=share, bases=base or BASES, worse=worse)
+    beside = f"each outcome beside {counted(planned.controls, 'outcome')} of its control"
     rows = [
         (
             line((need.guard.metric, "bold"), f" {need.guard.action}"),
@@ -228,11 +226,11 @@ def plan(
             f"{need.change:+g}",
             "cannot be so bad" if need.outcomes is None else f"{need.outcomes:,}",
         )
-        for need in found.needs
+        for need in planned.needs
     ]
     columns = ("guard", "limit#", "stable at#", "canary#", "outcomes needed#")
     table = output.table(*columns, rows=rows) if rows else line((NO_GUARDS, "dim"))
-    call.show(found.document(), line((channel, "bold"), title), table)
+    call.show(planned.document(), line((channel, "bold"), f"  canary at {percent(planned.share)}: {beside}"), table)
 
 
 app.add_typer(watch.app)
