@@ -30,7 +30,7 @@ from seedbed.release.monitor.drill import Drill, drill
 from seedbed.release.monitor.guards import build_watch
 from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import Monitor
-from seedbed.release.monitor.plan import BASES, WORSE, CanaryPlan, plan_canary
+from seedbed.release.monitor.plan import BASES, CanaryPlan, plan_canary
 from seedbed.release.states import State
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
@@ -175,16 +175,16 @@ class Channels:
         return await watch_once(self._resources.library, self._watching(channel), receivers)
 
     def plan(
-        self, channel: str, *, share: float | None = None, bases: Sequence[float] = BASES, worse: float = WORSE
+        self, channel: str, *, share: float | None = None, bases: Sequence[float] = (), worse: float = 1.5
     ) -> CanaryPlan:
         """How many outcomes of a canary each guard needs to find, in nine of ten cases, one that is worse by `worse`
-        times what it allows, for some shares of bad outcomes that the stable playbook may have.
+        times what it allows, if the stable playbook has these shares of bad outcomes, by default 1, 2, 5 and 10 %.
 
         The default share is that of the canary, or else the first of the ramp, or 5 %. Raises SettingsError.
         """
         canary, settings = self.get(channel).canary, self._resources.settings.channel(channel)
         usual = canary.share if canary else next(iter(settings.canary.shares), 0.05)
-        return plan_canary(channel, build_watch(settings), usual if share is None else share, bases, worse)
+        return plan_canary(channel, build_watch(settings), usual if share is None else share, bases or BASES, worse)
 
     async def promote_if_quiet(self, seen: WatchResult) -> Ref | None:
         """The next step of the ramp, if nothing speaks against it. A step that needs an approval is for a person."""

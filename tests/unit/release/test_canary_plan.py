@@ -57,9 +57,11 @@ def test_each_guard_is_planned_in_its_own_unit_and_shares_the_error_with_those_t
     ]
 
 
-def test_what_cannot_be_so_bad_is_not_waited_for() -> None:
+def test_what_cannot_be_so_bad_or_is_hardly_worse_than_allowed_is_never_found() -> None:
     (need,) = plan_canary("live", Watch((Guard("rating", -0.3),)), 0.1, [0.6], 1.5).needs
     assert need.outcomes is None
+    assert outcomes_needed(0.02, 0.01, 0.0200001, 9, 0.05) is None
+    assert outcomes_needed(0.02, 0.2, 0.8, 1, 0.05) is not None  # it always fails
 
 
 def test_what_cannot_be_planned_is_refused_with_every_reason() -> None:

@@ -22,11 +22,13 @@ from seedbed.stats.sequential.betting import Bet, evidence
 from seedbed.storage.store import Json
 
 BASES = (0.01, 0.02, 0.05, 0.1)
-WORSE = 1.5
+"""Shares of bad outcomes that a stable playbook may have."""
 CHANCE = 0.9
 """How often a canary that does worse is found with the outcomes that are said to be needed."""
 CANARIES, LOOKS = 600, 100
 """How many canaries are simulated, and at how many moments each is looked at."""
+MOST = 1e9
+"""Nobody waits for so many outcomes."""
 RARE = 1e-5
 """Outcomes of the control with a smaller probability are left out, for speed."""
 
@@ -35,7 +37,7 @@ RARE = 1e-5
 class GuardNeed:
     """How many `outcomes` of the canary a guard needs if it is worse by `change`, and the stable playbook is at `base`.
 
-    Both are in the unit of the metric. None: it cannot be so bad.
+    Both are in the unit of the metric. None: it is never found.
     """
 
     guard: Guard
@@ -95,14 +97,16 @@ def plan_canary(channel: str, watch: Watch, share: float, bases: Sequence[float]
 
 def outcomes_needed(margin: float, bad: float, change: float, controls: int, error: float) -> int | None:
     """How many outcomes of the canary it takes to find in nine of ten cases that it is worse by `change`, a share of
-    bad outcomes, each set against the mean of so many `controls`; None if it cannot be so bad."""
+    bad outcomes, each set against the mean of so many `controls`; None if it cannot be so bad, or cannot be told from
+    what is allowed."""
     if bad + change > 1:
         return None
     values, chances = _differences(bad, bad + change, controls)
     growth = Bet(-margin, "below", STAKES.shares).growth(values)
     variance = float(chances @ values**2) - change**2
-    last = variance / (change - margin) ** 2 * (math.sqrt(2 * math.log(8 / error)) + 1.3) ** 2  # a rough guess
-    while True:
+    guess = variance / (change - margin) ** 2 * (math.sqrt(2 * math.log(8 / error)) + 1.3) ** 2
+    last = max(guess, float(LOOKS))
+    while last < MOST:
         step = math.ceil(last / LOOKS)
         counts = np.random.default_rng(0).multinomial(step, chances, size=(CANARIES, LOOKS))
         caught = np.zeros(CANARIES, dtype=bool)
@@ -114,6 +118,7 @@ def outcomes_needed(margin: float, bad: float, change: float, controls: int, err
             if caught.mean() >= CHANCE:
                 return step * (look + 1)
         last *= 2
+    return None
 
 
 def _differences(older: float, newer: float, controls: int) -> tuple[Floats, Floats]:

@@ -15,7 +15,6 @@ from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, 
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views.lineage import show_channel
-from seedbed.release.monitor.plan import BASES, WORSE
 from seedbed.release.states import percent
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, short
@@ -208,7 +207,7 @@ def plan(
     ] = None,
     worse: Annotated[
         float, typer.Option("--worse", metavar="TIMES", help="How bad: this many times what the guard allows.")
-    ] = WORSE,
+    ] = 1.5,
 ) -> None:
     """Show how many canary outcomes each guard needs to catch a canary that is worse.
 
@@ -216,7 +215,7 @@ def plan(
     times, need fewer. The default share is the canary's, or else the first step of the ramp, or 5%.
     """
     with call.open() as space:
-        planned = space.channels.plan(channel, share=share, bases=base or BASES, worse=worse)
+        planned = space.channels.plan(channel, share=share, bases=base or (), worse=worse)
     beside = f"each outcome beside {counted(planned.controls, 'outcome')} of its control"
     rows = [
         (
@@ -224,7 +223,7 @@ def plan(
             f"{need.guard.by:+g}",
             f"{need.base:g}",
             f"{need.change:+g}",
-            "cannot be so bad" if need.outcomes is None else f"{need.outcomes:,}",
+            "never" if need.outcomes is None else f"{need.outcomes:,}",
         )
         for need in planned.needs
     ]
