@@ -78,7 +78,7 @@ AlphaRate = Annotated[
 ]
 
 
-def _share(text: str) -> float:
+def read_share(text: str) -> float:
     if (value := share(text)) is None:
         raise typer.BadParameter(f'found "{text}"; expected {A_SHARE}')
     return value
@@ -86,7 +86,7 @@ def _share(text: str) -> float:
 
 CanaryShare = Annotated[
     float | None,
-    typer.Option("--share", metavar="SHARE", parser=_share, help="The share of users who get it, such as 5%."),
+    typer.Option("--share", metavar="SHARE", parser=read_share, help="The share of users who get it, such as 5%."),
 ]
 
 

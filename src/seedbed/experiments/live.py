@@ -4,8 +4,9 @@ There are no tasks and no cells. The test reads exposures of units (only the fir
 the first feedback on such an exposure. Both are read in the order of arrival, and the next outcome of the candidate is
 paired with the next one of the control. Two ratios are monitored: of the units that each arm got, and of the units with
 an outcome. Reading ends at the first fact after which the rule answers, or after which a ratio is off: then assignment
-or logging is broken, or one arm makes users answer more often, and the verdict is invalid. So every reader, at any
-time, comes to the same verdict.
+or logging is broken, or one arm makes users answer more often, and the verdict is invalid. The verdict is a look at the
+units of each arm that is fixed beforehand, so an exact test there finds what is too slight for one that is made at
+every unit. So every reader, at any time, comes to the same verdict.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from seedbed.experiments.evidence import facts_by_key, line_of
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import Verdict, record_verdict, register
-from seedbed.stats.monitors import SampleRatio
+from seedbed.stats.monitors import CONCENTRATIONS, LOOK_ERROR, OLD_CONCENTRATIONS, SampleRatio
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 
 HOW = {"unit": "key", "order": "arrival", "outcome": "the first feedback on a unit's first exposure"}
 """What every live experiment registers of how it is read."""
+RATIO = f"e of 100 at any time, exact p of {LOOK_ERROR:g} at the verdict"
+"""When the units of the two arms are out of ratio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,12 @@ class LiveSource:
     exposures: str
     since: tuple[str, ...]
     arms: tuple[str, str]
+    ratio: str = RATIO
+    """Empty in old experiments, which have no exact test and a blunter one at every unit."""
 
     def content(self) -> Json:
-        return {"exposures": self.exposures, "since": list(self.since), "arms": list(self.arms), **HOW}
+        ratio = {"ratio": self.ratio} if self.ratio else {}  # without it, the digest is that of before
+        return {"exposures": self.exposures, "since": list(self.since), "arms": list(self.arms), **HOW, **ratio}
 
     @property
     def digest(self) -> Digest:
@@ -62,7 +68,7 @@ class LiveSource:
         try:
             content = store.get(plan.dataset)
             control, candidate = content["arms"]
-            return cls(content["exposures"], tuple(content["since"]), (control, candidate))
+            return cls(content["exposures"], tuple(content["since"]), (control, candidate), content.get("ratio", ""))
         except (StoreDamaged, LookupError, ValueError) as wrong:
             raise NotFound(f"the source of experiment {short(plan.digest)} cannot be read: {wrong}") from None
 
@@ -145,7 +151,12 @@ class LiveTest:
         self._sent = dict.fromkeys(source.arms, 0)
         self._open: dict[str, str] = {}
         self._known: dict[str, list[Cell]] = {arm: [] for arm in source.arms}
-        self._ratios = {what: SampleRatio(dict.fromkeys(source.arms, 0.5)) for what in ("sent to", "known of")}
+        halves = dict.fromkeys(source.arms, 0.5)
+        priors = CONCENTRATIONS if source.ratio else OLD_CONCENTRATIONS
+        self._ratios = {
+            "sent to": SampleRatio(halves, alpha=0.01 if source.ratio else 0.001, concentrations=priors),
+            "known of": SampleRatio(halves, alpha=0.001, concentrations=priors),
+        }
 
     @property
     def ended(self) -> bool:
@@ -206,21 +217,36 @@ class LiveTest:
         return True
 
     def _watch(self, ratio: str, what: str, counts: Mapping[str, int]) -> None:
-        if self._ratios[ratio].update(counts):
-            counted = " and ".join(f"{count} {what} the {arm}" for arm, count in counts.items())
-            self.because = f"found {counted}; expected as many (p = {self._ratios[ratio].p:.2g})"
+        watched = self._ratios[ratio]
+        if watched.update(counts):
+            figures = f"e = {watched.e:.3g}" if self.source.ratio else f"p = {watched.p:.2g}"
+            self.because = f"found {_counted(counts, what)}; expected as many ({figures})"
 
-    def verdict(self, *, evidence: Digest = "", sample: Digest = "", aborted: str = "") -> Verdict:
+    def _exact_look(self) -> str:
+        """Why the split of the units is not as planned by the exact test, if it is not."""
+        p = self._ratios["sent to"].exact_p
+        if not self.source.ratio or p > LOOK_ERROR:
+            return ""
+        return f"found {_counted(self._sent, 'units sent to')}; expected as many (exact p = {p:.2g})"
+
+    def verdict(self, *, evidence: Digest = "", sample: Digest = "", aborted: str = "", final: bool = False) -> Verdict:
         """The verdict so far; final only if the test has ended, or a person concludes it."""
         verdict = self._pairs.verdict(evidence=evidence, aborted=aborted)
-        because = verdict.because or self.because
+        because = verdict.because or self.because or (self._exact_look() if final else "")
         live: Json = {"source": self.source.content(), "sample": sample}
+        if self.source.ratio:  # rounded, so that another machine computes the same
+            sent = self._ratios["sent to"]
+            live["ratio"] = {"e": float(f"{sent.e:.3g}"), "p": float(f"{sent.exact_p:.3g}")}
         for name, arm in zip(("control", "candidate"), self.source.arms, strict=True):
             values = [cell.value or 0.0 for cell in self._known[arm]]
             mean = math.fsum(values) / len(values) if values else None
             live[name] = {"units": self._sent[arm], "known": len(values), "mean": mean}
         finding = "invalid" if because else verdict.finding
         return replace(verdict, at_most=verdict.tasks, finding=finding, because=because, live=live)
+
+
+def _counted(counts: Mapping[str, int], what: str) -> str:
+    return " and ".join(f"{count} {what} the {arm}" for arm, count in counts.items())
 
 
 def conclude(store: Store, reading: LiveTest, *, by: str, clock: Callable[[], datetime]) -> Verdict:
@@ -230,7 +256,7 @@ def conclude(store: Store, reading: LiveTest, *, by: str, clock: Callable[[], da
     """
     sample = store.put("arrivals", {"read": [[fact.kind, fact.key] for fact in reading.facts]})
     return record_verdict(
-        store, reading.verdict(evidence=digest_facts(reading.facts), sample=sample), by=by, clock=clock
+        store, reading.verdict(evidence=digest_facts(reading.facts), sample=sample, final=True), by=by, clock=clock
     )
 
 
@@ -273,7 +299,7 @@ def recompute(store: Store, plan: Experiment, verdict: Verdict) -> RecomputedVer
             problems.append(Problem(f"{kind} {key}", "one that does not count", "one of this experiment, once"))
     first = min((fact.number for fact in reading.facts if fact.kind == "feedback"), default=math.inf)
     return RecomputedVerdict(
-        reading.verdict(sample=sample, aborted=verdict.because if verdict.aborted else ""),
+        reading.verdict(sample=sample, aborted=verdict.because if verdict.aborted else "", final=True),
         reading.path,
         digest_facts(reading.facts),
         tuple(problems),

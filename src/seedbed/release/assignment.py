@@ -3,8 +3,9 @@
 A unit is a user, a session or a conversation that should always get the same playbook. Its place in [0, 1) depends on
 the channel, the candidate and its key, and on nothing else: not on the process, the machine or the time. Units below
 the share get the canary, so that none leaves it when the share grows. Another candidate is tried on other units. The
-same number of units at the other end is the control: they get the stable playbook. When the canary is settled, some of
-them can be kept back: they still get the playbook before it.
+same number of units at the other end is the control: they get the stable playbook. Units between the two get it too;
+for a small canary, guards read some of them beside the control, so that chance on its side hardly matters. When the
+canary is settled, some of the control can be kept back: they still get the playbook before it.
 """
 
 from __future__ import annotations
@@ -140,6 +141,11 @@ def place(channel: str, candidate: Digest, key: str) -> float:
     return (int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) >> 11) / 2**53  # as many bits as a float has
 
 
+CONTROLS = 9
+"""For each unit of the canary, guards read so many units with the stable playbook at most. More would tell little more:
+by then, nine tenths of what is left to chance comes from the canary."""
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """Two playbooks on one channel: the share of units that get the newer one, and the names of the arms."""
@@ -153,6 +159,19 @@ class Split:
     def compared(self) -> float:
         """The share of units in each arm that is compared with the other arm."""
         return min(self.share, 1 - self.share)
+
+    @property
+    def controls(self) -> int:
+        """How many units with the older playbook guards read for each unit with the newer one.
+
+        They leave the half free from which the control grows with the canary, where it needs users who are new to it.
+        """
+        return max(1, min(CONTROLS, int(0.5 / self.share)))
+
+    def is_beside(self, at: float) -> bool:
+        """Whether guards read the unit at that place beside the control: those next to the canary, which are the first
+        to get it when its share grows."""
+        return self.share <= at < self.controls * self.share
 
     def arm(self, at: float) -> ExposureArm:
         """The arm of a unit at that place. Units between the two arms get the older playbook, and are not compared."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from seedbed.errors import NotFound, shown
@@ -54,6 +54,9 @@ class LiveComparison:
     experiment: Digest
     because: str = ""
     """Why it is invalid, if it is."""
+    ratio: Json = field(default_factory=dict, hash=False)
+    """How sure it is that units are not split as planned: `e`, 100 of which is an alarm, and the exact `p` by the
+    numbers now, which decides at the verdict. Empty in old comparisons."""
     verdict: Verdict | None = None
     """The verdict of the experiment, once it is decided or was concluded early."""
     so_far: Verdict | None = None
@@ -99,7 +102,7 @@ def compare_canary(library: Library, channel: str, options: LiveOptions = DEFAUL
     if pair is None or (plan is None and pair.is_over):
         raise NotFound(f"no canary on channel {shown(channel)}. Release a playbook with a share first")
     plan = plan or _register(library, pair, options, channel, 1)
-    return _standing(library, channel, pair.source, plan, options)
+    return _standing(library, channel, plan, options)
 
 
 def compare_channels(
@@ -119,7 +122,7 @@ def compare_channels(
         pair = _Pair(served[0], candidate, source)
         plan = _begun(library.store, pair, options, len(others))
         plan = plan or _register(library, pair, options, first, len(others))
-        comparisons.append(_standing(library, other, source, plan, options))
+        comparisons.append(_standing(library, other, plan, options))
     return comparisons
 
 
@@ -163,7 +166,8 @@ def _serves_since(store: Store, channel: str) -> Fact:
 
 def _comparisons(store: Store, pair: _Pair) -> list[Fact]:
     begun = store.facts(Query(kind="comparison", subject=pair.candidate))
-    return [fact for fact in begun if fact.body["dataset"] == pair.source.digest]
+    sources = (pair.source.digest, replace(pair.source, ratio="").digest)  # the second, if it began with an old version
+    return [fact for fact in begun if fact.body["dataset"] in sources]
 
 
 def _begun(store: Store, pair: _Pair, options: LiveOptions, arms: int) -> Experiment | None:
@@ -193,14 +197,12 @@ def _register(library: Library, pair: _Pair, options: LiveOptions, channel: str,
     return plan
 
 
-def _standing(
-    library: Library, channel: str, source: LiveSource, plan: Experiment, options: LiveOptions
-) -> LiveComparison:
+def _standing(library: Library, channel: str, plan: Experiment, options: LiveOptions) -> LiveComparison:
     store = library.store
     with suppress(NotFound):
         return _shown(channel, Verdict.recall(store, plan.digest), final=True)
-    reading = LiveTest(plan, source)
-    reading.read(source.arrivals(store, options.metric))
+    reading = LiveTest(plan, LiveSource.of(store, plan))
+    reading.read(reading.source.arrivals(store, options.metric))
     if reading.ended or options.conclude:
         return _shown(channel, conclude(store, reading, by=library.by, clock=library.clock), final=True)
     return _shown(channel, reading.verdict(), final=False)
@@ -225,6 +227,7 @@ def _shown(channel: str, verdict: Verdict, *, final: bool) -> LiveComparison:
         alpha=verdict.alpha,
         experiment=verdict.experiment,
         because=verdict.because,
+        ratio=verdict.live.get("ratio", {}),
         verdict=verdict if final else None,
         so_far=replace(verdict, is_final=final),
     )

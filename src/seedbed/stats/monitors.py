@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import scipy
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.sequential.betting import Bet, bets
 from seedbed.stats.sequential.rule import check_between
 
-CONCENTRATION = 300.0
-"""The prior on wrong shares: as near to the planned ones as those of 300 units would be by chance."""
+CONCENTRATIONS: tuple[float, ...] = tuple(np.geomspace(30, 3e6, 12).tolist())
+"""The priors on wrong shares: each as near to the planned ones as those of so many units would be by chance. The small
+find a gross mismatch after few units, the large a slight one after many."""
+OLD_CONCENTRATIONS = (300.0,)
+"""The prior of live comparisons that were registered before there were several."""
+LOOK_ERROR = 0.01
+"""At a look that was fixed beforehand, a split with an exact p of at most this is not as planned."""
 
 
 class SampleRatio:
     """Whether units reach the arms in the planned shares, checked as often as you like.
 
     If they do, `alarm` is ever raised with chance at most `alpha`. The evidence is how much likelier the counts are if
-    the shares were drawn from a Dirichlet distribution around the planned ones (Lindon and Malek 2020). A mismatch says
-    nothing about quality: assignment or logging is broken, and no other result can be trusted.
+    the shares were drawn from a Dirichlet distribution around the planned ones (Lindon and Malek 2020), averaged over
+    several concentrations of it. A mismatch says nothing about quality: assignment or logging is broken, and no other
+    result can be trusted. `exact_p` finds a slighter mismatch, but may be asked only at a few looks fixed beforehand.
     """
 
-    def __init__(self, shares: Mapping[str, float], *, alpha: float = 0.001) -> None:
+    def __init__(
+        self,
+        shares: Mapping[str, float],
+        *,
+        alpha: float = 0.01,
+        concentrations: Sequence[float] = CONCENTRATIONS,
+    ) -> None:
         check_between("alpha", alpha, 0, 1)
         for arm, share in shares.items():
             check_between(f"shares.{arm}", share, 0, 1)
@@ -35,11 +48,27 @@ class SampleRatio:
         self.evidence = 0.0
         """The log of the e-value now."""
         self._most = 0.0
+        self._log_shares = np.log([*shares.values()])
+        self._priors = np.outer(concentrations, [*shares.values(), 1.0])
+        self._signs = np.array([1.0] * len(shares) + [-1.0])
+        self._start = scipy.special.gammaln(self._priors) @ self._signs + math.log(len(self._priors))
 
     @property
     def p(self) -> float:
         """The p-value of "as planned", over all looks so far."""
         return math.exp(-self._most)
+
+    @property
+    def e(self) -> float:
+        """The largest e-value so far: how many times its stake a bet on a mismatch had made."""
+        return math.exp(min(self._most, 700.0))
+
+    @property
+    def exact_p(self) -> float:
+        """The exact p-value of "as planned" by the counts now, as if they were looked at only once."""
+        total = sum(self.counts.values())
+        tails = [float(scipy.special.bdtr(self.counts[arm], total, share)) for arm, share in self.shares.items()]
+        return min(1.0, len(tails) * min(tails))
 
     @property
     def alarm(self) -> bool:
@@ -59,14 +88,15 @@ class SampleRatio:
                     "Pass totals since the start"
                 )
         self.counts = {arm: int(counts[arm]) for arm in self.shares}
-        total = sum(self.counts.values())
-        logs = [math.lgamma(CONCENTRATION) - math.lgamma(CONCENTRATION + total)]
-        for arm, share in self.shares.items():
-            prior, count = CONCENTRATION * share, self.counts[arm]
-            logs.append(math.lgamma(prior + count) - math.lgamma(prior) - count * math.log(share))
-        self.evidence = math.fsum(logs)
+        self.evidence = self._log_e()
         self._most = max(self._most, self.evidence)
         return self.alarm
+
+    def _log_e(self) -> float:
+        """The log of the mean over the concentrations of how much likelier the counts are."""
+        counts = [*self.counts.values()]
+        drawn = scipy.special.gammaln(np.add(self._priors, [*counts, sum(counts)])) @ self._signs - self._start
+        return float(np.logaddexp.reduce(drawn) - self._log_shares @ counts)
 
 
 class Drift:

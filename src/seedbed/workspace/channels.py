@@ -30,6 +30,7 @@ from seedbed.release.monitor.drill import Drill, drill
 from seedbed.release.monitor.guards import build_watch
 from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import Monitor
+from seedbed.release.monitor.plan import BASES, CanaryPlan, plan_canary
 from seedbed.release.states import State
 from seedbed.runs.run import Run
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
@@ -109,11 +110,11 @@ class Channels:
         """
         protection = self._resources.settings.channel(channel)
         gates: list[Gate] = [gate for gate in build_gates(channel, protection) if isinstance(gate, Risk | Review)]
-        monitor = self._watching(channel)
+        monitor, steps = self._watching(channel), build_ramp(protection)
         with suppress(NotFound):  # promote says more about it
-            gates.append(no_alarm_gate(monitor.look()))
+            gates.append(no_alarm_gate(monitor.look(), len(steps.shares)))
         keep_back = monitor.watch.keep_back_from(self._resources.library.clock())
-        rollout = Rollout(share, build_ramp(protection), keep_back)
+        rollout = Rollout(share, steps, keep_back)
         return await channels.promote(self._resources.library, channel, gates, because=because, rollout=rollout)
 
     async def rollback(self, channel: str, *, because: str) -> Ref:
@@ -172,6 +173,18 @@ class Channels:
         """Look at a channel once: roll back what does harm, and alert people as `alerts` in the settings says."""
         receivers = build_senders(self._resources.settings) if alert else []
         return await watch_once(self._resources.library, self._watching(channel), receivers)
+
+    def plan(
+        self, channel: str, *, share: float | None = None, bases: Sequence[float] = (), worse: float = 1.5
+    ) -> CanaryPlan:
+        """How many outcomes of a canary each guard needs to find, in nine of ten cases, one that is worse by `worse`
+        times what it allows, if the stable playbook has these shares of bad outcomes, by default 1, 2, 5 and 10 %.
+
+        The default share is that of the canary, or else the first of the ramp, or 5 %. Raises SettingsError.
+        """
+        canary, settings = self.get(channel).canary, self._resources.settings.channel(channel)
+        usual = canary.share if canary else next(iter(settings.canary.shares), 0.05)
+        return plan_canary(channel, build_watch(settings), usual if share is None else share, bases or BASES, worse)
 
     async def promote_if_quiet(self, seen: WatchResult) -> Ref | None:
         """The next step of the ramp, if nothing speaks against it. A step that needs an approval is for a person."""

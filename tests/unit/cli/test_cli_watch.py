@@ -96,7 +96,41 @@ def test_people_see_one_row_for_each_guard(canary: tuple[str, str], seedbed: See
     assert rating.split()[3:6] == ["1", "1", "+0"]
     assert "-0.05" in rating
     assert any(line.startswith("cost_usd hold") for line in rest)
+    (split,) = [line for line in rest if line.startswith("split of the units")]
+    assert split.startswith(
+        "split of the units as planned: chance alone splits them as unevenly with p = 1; a bet that"
+    )
     assert rest[-1] == "no alarm"
+
+
+def test_what_each_guard_needs_is_planned_for_the_share_of_the_canary_or_another(
+    canary: tuple[str, str], seedbed: Seedbed
+) -> None:
+    done = seedbed("channel", "plan", "production", "--base", "10%", "--json")
+    assert done.code == 0
+    assert keeps_promise(done.json, "channel", "plan")
+    assert (done.json["share"], done.json["controls"], done.json["chance"]) == (0.5, 1, 0.9)
+    rating, cost = done.json["guards"]
+    assert (rating["metric"], rating["limit"], rating["base"], rating["change"]) == ("rating", -0.05, 0.9, -0.075)
+    assert (cost["action"], cost["base"], cost["change"]) == ("hold", 0.9, 1.5)
+    small = seedbed("channel", "plan", "production", "--base", "10%", "--share", "5%")
+    title, heads, _, *rows = small.out.splitlines()
+    assert title == "production  canary at 5 %: each outcome beside 9 outcomes of its control"
+    assert heads.split() == ["guard", "limit", "stable", "at", "canary", "outcomes", "needed"]
+    needed = int(rows[0].split()[-1].replace(",", ""))
+    assert rows[0].split()[:-1] == ["rating", "roll", "back", "-0.05", "0.9", "-0.075"]
+    assert needed < 0.8 * rating["outcomes"]
+
+
+def test_a_plan_that_cannot_be_is_refused_and_one_without_guards_says_so(space: Path, seedbed: Seedbed) -> None:
+    configured(space, "shares: [50%, 100%]")
+    refused = seedbed("channel", "plan", "production", "--worse", "1")
+    assert (refused.code, "worse: found 1.0; expected more than 1 times what a guard allows" in refused.err) == (
+        64,
+        True,
+    )
+    assert "no guards" in seedbed("channel", "plan", "production").out
+    assert seedbed("channel", "plan", "production", "--json").json["guards"] == []
 
 
 def test_what_does_worse_is_taken_back_with_exit_code_1(canary: tuple[str, str], seedbed: Seedbed) -> None:

@@ -6,13 +6,14 @@ import random
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from loop_samples import agent
 
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
-from seedbed.release.assignment import Reader, choose, feedback
+from seedbed.release.assignment import Reader, choose, feedback, place
 from seedbed.release.channels import Rollout
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
@@ -47,10 +48,12 @@ def met(
     channel: str = "live",
     at: datetime | None = None,
     run: bool = False,
+    share: float = 0.5,
 ) -> Fact:
     """That a unit, which nobody else is unless it has a name, met a playbook; `run` if seedbed performs it."""
     name = name or uuid.uuid4().hex
-    body = {"unit": unit or name, "arm": "x", "playbook": playbook, "share": 0.5, "propensity": 0.5, "version": 2}
+    arm = "x" if compared else "stable"
+    body = {"unit": unit or name, "arm": arm, "playbook": playbook, "share": share, "propensity": 0.5, "version": 2}
     return Fact(
         kind="exposure",
         key=name,
@@ -92,6 +95,12 @@ def both(rates: Mapping[Digest, float], pairs: int, chance: random.Random, metri
     """So many units of each of two playbooks in turn, each with its chance of a 1."""
     values = [(each, float(chance.random() < rate)) for _ in range(pairs) for each, rate in rates.items()]
     return [fact for playbook, value in values for fact in rated(playbook, value, metric=metric)]
+
+
+def at_place(low: float, high: float, count: int) -> list[str]:
+    """The first units whose place for the new playbook on the channel is between the two."""
+    units = (f"user {number}" for number in range(1_000_000))
+    return [*islice((unit for unit in units if low <= place("live", NEW, unit) < high), count)]
 
 
 async def serve(library: Library, units: range, rates: Mapping[Digest, float], chance: random.Random) -> None:

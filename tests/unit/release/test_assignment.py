@@ -23,6 +23,7 @@ from seedbed.storage.store import Query, now
 
 OLD, NEW, OTHER = (agent(name).digest for name in "abc")
 KEYS = [f"user {number}" for number in range(100_000)]
+PLACES = [(number + 0.5) / 2000 for number in range(2000)]
 
 
 def arm_of(share: float, key: str) -> str:
@@ -84,6 +85,24 @@ async def test_as_many_who_meet_the_canary_are_compared_as_there_are_in_its_cont
     assert counts.keys() == {"canary", "control"}
     assert not SampleRatio({"canary": 0.5, "control": 0.5}).update(counts)
     assert len(compared) / 20_000 == pytest.approx(2 * min(share, 1 - share), abs=0.015)
+
+
+@pytest.mark.parametrize(("share", "controls"), [(0.01, 9), (0.05, 9), (0.1, 5), (0.25, 2), (0.5, 1), (0.8, 1)])
+def test_guards_read_up_to_nine_units_for_each_of_a_small_canary(share: float, controls: int) -> None:
+    split = Split(NEW, OLD, share)
+    beside = [at for at in PLACES if split.is_beside(at)]
+    assert split.controls == controls
+    assert {split.arm(at) for at in beside} <= {"stable"}  # they get what they got before guards read them
+    compared = split.compared * len(PLACES)
+    assert len(beside) + sum(split.arm(at) == "control" for at in PLACES) == pytest.approx(controls * compared)
+
+
+def test_no_unit_that_guards_read_beside_the_control_is_ever_wanted_for_it_later() -> None:
+    read: set[float] = set()
+    for share in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5):
+        split = Split(NEW, OLD, share)
+        assert not any(split.arm(at) == "control" for at in read)
+        read |= {at for at in PLACES if split.is_beside(at)}
 
 
 # Those who are kept back

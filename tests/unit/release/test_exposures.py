@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from canary_samples import NEW, OLD, OTHER, ended, met, rated, said
+from canary_samples import NEW, OLD, OTHER, at_place, ended, met, rated, said
 
 import seedbed
 from seedbed.errors import RunError
@@ -27,12 +27,12 @@ def store() -> MemoryStore:
 
 
 def reading(store: Any, *metrics: str, **more: Any) -> ExposureFeed:
-    return ExposureFeed(store, "live", [OLD, NEW], metrics or ["rating"], **{"after": 0, **more})
+    return ExposureFeed(store, "live", [NEW, OLD], metrics or ["rating"], **{"after": 0, **more})
 
 
 def outcomes(found: ExposureFeed) -> list[tuple[str, str, float, bool]]:
     read = [each for each in found.read() if isinstance(each, ExposureOutcome)]
-    return [(each.playbook, each.metric, each.value, each.compared) for each in read]
+    return [(each.met.playbook, each.metric, each.value, each.met.compared) for each in read]
 
 
 def meetings(found: ExposureFeed) -> list[tuple[str, bool]]:
@@ -59,6 +59,26 @@ def test_of_a_unit_only_the_first_exposure_that_is_compared_counts(store: Memory
     store.append(rated(NEW, 0.4, unit="ben"))
     found = [(value, compared) for _, _, value, compared in outcomes(reading(store))]
     assert found == [(0.1, False), (0.2, True), (0.3, False), (0.4, True)]
+
+
+def test_units_next_to_a_small_canary_are_read_beside_its_control_each_once_for_each_playbook(
+    store: MemoryStore,
+) -> None:
+    near, far = at_place(0.05, 0.45, 1)[0], at_place(0.5, 0.95, 1)[0]
+    store.append(rated(OLD, 0.1, unit=near, compared=False, share=0.05))
+    store.append(rated(OLD, 0.2, unit=near, compared=False, share=0.05))  # who comes again tells nothing new
+    store.append(rated(OLD, 0.3, unit=far, compared=False, share=0.05))
+    store.append(rated(OLD, 0.4, unit=at_place(0.05, 0.45, 2)[1], compared=False, share=0.0))  # before the canary
+    store.append(rated(NEW, 0.5, unit=near, share=0.45))  # the share grew
+    found = [each.met for each in reading(store).read() if isinstance(each, ExposureOutcome)]
+    assert [(met.beside, met.compared) for met in found] == [
+        (True, False),
+        (False, False),
+        (False, False),
+        (False, False),
+        (False, True),
+    ]
+    assert (found[0].controls, found[-1].controls) == (9, 1)
 
 
 def test_of_an_exposure_only_the_first_outcome_counts(store: MemoryStore) -> None:

@@ -8,9 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from seedbed.release.monitor.guard_evidence import GuardEvidence
+from seedbed.release.monitor.guard_evidence import STAKES, GuardEvidence
 from seedbed.release.monitor.guards import Guard
-from seedbed.stats.sequential.betting import bets, interval
+from seedbed.stats.sequential.betting import interval
 
 RATING = Guard("rating", -0.05)
 
@@ -85,6 +85,45 @@ def test_outcomes_wait_for_their_counterpart_in_the_order_in_which_they_came() -
     assert pairs.known == {"newer": 3, "older": 2}
 
 
+def test_an_outcome_is_set_against_the_mean_of_those_of_the_control_that_wait_up_to_a_number() -> None:
+    pairs = GuardEvidence(RATING)
+    for value in (0.2, 0.4, 0.9, 0.7):
+        pairs.take("older", value)
+    pairs.take("newer", 1.0, 3)
+    assert pairs.status().change == pytest.approx(1.0 - 0.5)
+    pairs.take("newer", 1.0, 9)  # one is left
+    assert pairs.status().change == pytest.approx((0.5 + 0.3) / 2)
+    pairs.take("newer", 0.5, 9)  # none: the next counts alone, without waiting for nine
+    pairs.take("older", 0.0)
+    assert (pairs.status().pairs, pairs.known) == (3, {"newer": 3, "older": 5})
+    assert pairs.status().change == pytest.approx((0.5 + 0.3 + 0.5) / 3)
+
+
+def money(differences: list[float], margin: float) -> float:
+    """By the definition: the money of bets that begin at the first outcome, or at any later one."""
+    shares = np.geomspace(1e-4, 0.9, 30)
+    middle = (shares > 0.09) & (shares < 0.4)
+    start = 0.75 * middle / middle.sum() + 0.25 * shares**0.75 / (shares**0.75).sum()
+    held = np.zeros(30)
+    for number, difference in enumerate(differences, 1):
+        held += start * (0.8 if number == 1 else 0.2 / (number * (number - 1)))
+        held *= 1 + shares * ((1 - difference) / (1 + margin) - 1)
+    return float(held.sum())
+
+
+def test_the_evidence_is_the_money_of_bets_that_it_is_worse_than_allowed() -> None:
+    """So what benchmarks/canary.py finds by the same definition is true of it."""
+    pairs, chance, differences = GuardEvidence(Guard("error_rate", 0.02)), random.Random(1), []
+    for _ in range(200):
+        older, newer = [float(chance.random() < 0.05) for _ in range(9)], float(chance.random() < 0.2)
+        for value in older:
+            pairs.take("older", value)
+        pairs.take("newer", newer, 9)
+        differences.append(sum(older) / 9 - newer)
+    assert pairs.evidence > 0.2
+    assert pairs.evidence == pytest.approx(math.log(money(differences, 0.02)) / math.log(20))
+
+
 def test_what_rolls_back_stays_breached_and_what_only_holds_recovers() -> None:
     rows = {}
     for action in ("roll back", "hold"):
@@ -118,7 +157,7 @@ def test_the_interval_is_that_of_all_differences_as_finely_as_people_read_it() -
         pairs.take("older", older)
         taken.append(newer - older)
     row = pairs.status()
-    exact = interval(dict.fromkeys(taken, 1), bets())
+    exact = interval(dict.fromkeys(taken, 1), STAKES)
     assert (row.low, row.high) == pytest.approx(exact, abs=0.001)
     assert row.change == pytest.approx(np.mean(taken))
 

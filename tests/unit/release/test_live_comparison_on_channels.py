@@ -13,6 +13,7 @@ from loop_samples import agent
 from seedbed.errors import NotFound, ReleaseRefused, SeedbedError
 from seedbed.experiments.compare import abort
 from seedbed.experiments.error_budget import BudgetTerms, error_budget
+from seedbed.experiments.live import LiveSource, plan_live, register_live
 from seedbed.experiments.proof.certificate import certificate, verify
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
@@ -66,6 +67,49 @@ async def test_a_better_canary_is_found_superior_and_a_worse_one_inferior(librar
     assert compare_canary(library, "live").pairs == 0  # what was known of an earlier rollout does not count
     await serve(library, 400, WORSE, ALL, seed=2)
     assert compare_canary(library, "live").finding == "inferior"
+
+
+def sent(library: Library, canary: int, control: int) -> None:
+    """So many units of each arm, in random order, and nobody says how it was."""
+    arms = ["canary"] * canary + ["control"] * control
+    random.Random(1).shuffle(arms)
+    bodies = [
+        {"unit": f"{number}", "arm": arm, "playbook": NEW if arm == "canary" else OLD, "compared": True}
+        for number, arm in enumerate(arms)
+    ]
+    library.store.append(
+        [
+            Fact(kind="exposure", key=body["unit"], subject="channels/live", at=now(), by="ada", body=body)
+            for body in bodies
+        ]
+    )
+
+
+async def test_a_slight_mismatch_of_units_makes_the_verdict_invalid_and_no_look_before_it(library: Library) -> None:
+    compare_canary(library, "live")
+    sent(library, 25, 50)
+    for _ in range(2):
+        open_still = compare_canary(library, "live")
+        assert (open_still.finding, open_still.because) == ("inconclusive", "")
+        assert open_still.ratio == {"e": 3.02, "p": 0.00523}
+    found = compare_canary(library, "live", LiveOptions(conclude=True))
+    expected = "found 50 units sent to the control and 25 units sent to the canary; expected as many"
+    assert (found.finding, found.because) == ("invalid", f"{expected} (exact p = 0.0052)")
+    assert found.verdict
+    assert found.verdict.live["ratio"] == found.ratio
+    assert verify(library.store, [found.experiment])[found.experiment] == []
+
+
+async def test_a_comparison_that_was_begun_by_an_old_version_goes_on_as_it_was_registered(library: Library) -> None:
+    move = [*library.store.facts(Query(kind="move"))][-1]
+    source = LiveSource("channels/live", (move.key,), ("control", "canary"), ratio="")
+    assert "ratio" not in source.content()
+    plan = plan_live(source, OLD, NEW, "rating", alpha=0.05)
+    register_live(library.store, source, plan, by="ada", clock=now)
+    sent(library, 25, 50)
+    found = compare_canary(library, "live", LiveOptions(conclude=True))
+    assert (found.experiment, found.finding, found.ratio) == (plan.digest, "inconclusive", {})
+    assert verify(library.store, [found.experiment])[found.experiment] == []
 
 
 @pytest.mark.parametrize("good", [BETTER, WORSE], ids=["better", "worse"])

@@ -13,7 +13,7 @@ from threading import Barrier, Thread
 from typing import Any
 
 import pytest
-from canary_samples import FIRST, NEW, OLD, OTHER, both, met, rated, rolled_out, said, serve, settled
+from canary_samples import FIRST, NEW, OLD, OTHER, at_place, both, met, rated, rolled_out, said, serve, settled
 
 from seedbed.errors import NotFound
 from seedbed.playbooks.library import Library
@@ -122,6 +122,24 @@ async def test_only_those_who_are_compared_count_and_the_rest_is_traffic_all_the
     assert (health.units, health.rows[0].pairs, alarms(health)) == ((0, 2), 0, [])
 
 
+async def test_a_small_canary_is_set_against_nine_times_as_many_and_its_ratios_against_as_many() -> None:
+    library = await rolled_out(share=0.05)
+    monitor = Monitor(library.store, "live", WATCH)
+    for canary, control in zip(at_place(0, 0.05, 40), at_place(0.95, 1, 40), strict=True):
+        library.store.append(rated(OLD, 1.0, unit=control, share=0.05))
+        library.store.append(rated(NEW, 1.0, unit=canary, share=0.05))
+    alone = monitor.look()
+    assert (alone.units, alone.rows[0].pairs, alone.rows[0].older, alone.alarms) == ((40, 40), 40, 1.0, ())
+    between = at_place(0.05, 0.45, 320)
+    library.store.append([fact for unit in between for fact in rated(OLD, 0.0, unit=unit, compared=False, share=0.05)])
+    health = monitor.look()
+    assert (health.units, health.rows[0].pairs, health.alarms) == ((40, 40), 40, ())
+    assert health.rows[0].older == pytest.approx(40 / 360)
+    library.store.append(rated(NEW, 1.0, unit=at_place(0, 0.05, 41)[-1], share=0.05))
+    (row,) = monitor.look().rows
+    assert (row.pairs, row.change) == (41, pytest.approx(1 / 41))  # beside nine of those between
+
+
 async def test_who_begins_anew_sees_what_one_saw_who_was_there_from_the_beginning() -> None:
     library = await rolled_out()
     monitor, chance = Monitor(library.store, "live", WATCH), random.Random(1)
@@ -168,7 +186,7 @@ async def test_units_that_go_missing_hold_the_canary() -> None:
     health = monitor.look()
     assert (alarms(health), monitor.react(health)) == ([("sample ratio", "hold")], None)
     assert health.alarms[0].message.startswith(
-        "300 units got the newer, 450 the older; equally many were expected (p = "
+        "300 units got the newer, 450 the older; equally many were expected (exact p = 4.8e-08, e = "
     )
 
 

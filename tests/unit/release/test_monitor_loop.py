@@ -221,6 +221,23 @@ async def test_nothing_goes_further_while_the_monitor_is_alarmed_and_goes_on_whe
     await channels.promote(library, "live", [no_alarm_gate(monitor.look())], because="well", rollout=Rollout(share=0.6))
 
 
+async def test_a_slight_mismatch_of_units_is_found_when_a_step_ends_and_not_at_every_look() -> None:
+    library = await rolled_out()
+    monitor = Monitor(library.store, "live", WATCH)
+    units = [met(playbook) for playbook in [NEW, OLD, OLD] * 90 + [NEW, OLD] * 350]  # 440 of 970
+    random.Random(1).shuffle(units)
+    library.store.append(units)
+    health = monitor.look()
+    assert (health.units, health.alarms, health.ratio["e"] < 100) == ((440, 530), (), True)
+    gate = no_alarm_gate(health, steps=3)
+    with pytest.raises(
+        ReleaseRefused, match=r"440 units got the newer, 530 .* \(exact p = 0.0042 at the end of a step"
+    ):
+        await channels.promote(library, "live", [gate], because="well", rollout=Rollout(share=0.6))
+    gate = no_alarm_gate(health, steps=10)  # where there are more looks, each has less error
+    await channels.promote(library, "live", [gate], because="well", rollout=Rollout(share=0.6))
+
+
 def agent(system: str) -> Playbook:
     roles = {"agent": {"model": "m", "system": system}}
     return Playbook.from_document({"program": "canary_samples:work", "roles": roles})

@@ -8,19 +8,43 @@ import pytest
 from scipy import stats
 
 from seedbed.errors import SeedbedError
-from seedbed.stats.monitors import CONCENTRATION, Drift, SampleRatio
+from seedbed.stats.monitors import OLD_CONCENTRATIONS, Drift, SampleRatio
 
 HALVES = {"control": 0.5, "candidate": 0.5}
 
 
-def test_evidence_of_a_sample_ratio_is_that_of_a_dirichlet_mixture() -> None:
-    shares = {"a": 0.2, "b": 0.3, "c": 0.5}
-    watch = SampleRatio(shares)
-    watch.update({"a": 30, "b": 20, "c": 50})
-    prior = CONCENTRATION * np.array([0.2, 0.3, 0.5])
-    mixed = stats.dirichlet_multinomial(prior, 100).logpmf([30, 20, 50])
-    agreed = stats.multinomial(100, [0.2, 0.3, 0.5]).logpmf([30, 20, 50])
-    assert watch.evidence == pytest.approx(mixed - agreed, abs=1e-9)
+def likelier(counts: list[int], shares: list[float], concentration: float) -> float:
+    """By how much counts are likelier if the shares were drawn around the planned ones, in logs."""
+    mixed = stats.dirichlet_multinomial(concentration * np.array(shares), sum(counts)).logpmf(counts)
+    return float(mixed - stats.multinomial(sum(counts), shares).logpmf(counts))
+
+
+def test_evidence_of_a_sample_ratio_is_that_of_twelve_dirichlet_mixtures() -> None:
+    shares, counts = {"a": 0.2, "b": 0.3, "c": 0.5}, {"a": 30, "b": 20, "c": 50}
+    watch, old = SampleRatio(shares), SampleRatio(shares, concentrations=OLD_CONCENTRATIONS)
+    watch.update(counts)
+    old.update(counts)
+    each = [likelier([30, 20, 50], [0.2, 0.3, 0.5], concentration) for concentration in np.geomspace(30, 3e6, 12)]
+    assert watch.evidence == pytest.approx(math.log(np.exp(each).mean()), abs=1e-6)
+    assert old.evidence == pytest.approx(likelier([30, 20, 50], [0.2, 0.3, 0.5], 300), abs=1e-9)
+
+
+def test_a_slight_mismatch_of_many_units_is_found_by_the_exact_test_alone() -> None:
+    watch = SampleRatio(HALVES)
+    assert not watch.update({"control": 44_700, "candidate": 45_489})
+    assert watch.exact_p == pytest.approx(stats.binomtest(44_700, 90_189).pvalue)
+    assert watch.exact_p <= 0.01
+    uneven = SampleRatio({"a": 0.1, "b": 0.9})
+    uneven.update({"a": 3, "b": 97})
+    assert uneven.exact_p == pytest.approx(2 * stats.binom(100, 0.1).cdf(3))
+
+
+def test_a_gross_mismatch_needs_no_more_than_thirty_units_and_a_huge_one_still_has_a_number() -> None:
+    watch = SampleRatio(HALVES)
+    assert watch.update({"control": 30, "candidate": 0})
+    watch.update({"control": 100_000, "candidate": 0})
+    assert 1e300 < watch.e < math.inf
+    assert watch.exact_p == 0
 
 
 def alarm_at(share: float, units: int, seed: int) -> int | None:
@@ -36,7 +60,7 @@ def alarm_at(share: float, units: int, seed: int) -> int | None:
 def test_shares_as_agreed_raise_no_alarm_and_others_soon_do() -> None:
     assert sum(alarm_at(0.5, 10_000, seed) is not None for seed in range(100)) <= 1
     assert sum(alarm_at(0.45, 4_000, seed) is not None for seed in range(100)) >= 90
-    assert sum(alarm_at(0.48, 20_000, seed) is not None for seed in range(50)) >= 42
+    assert sum(alarm_at(0.48, 20_000, seed) is not None for seed in range(50)) >= 46
 
 
 def test_an_alarm_stays_and_totals_told_twice_count_once() -> None:

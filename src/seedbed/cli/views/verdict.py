@@ -17,7 +17,7 @@ from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.verdict import Ranking, Verdict, in_words
 from seedbed.release.live_comparison import LiveComparison
 from seedbed.reports.experiment.view import NamePair
-from seedbed.reports.numbers import counted
+from seedbed.reports.numbers import counted, split_text
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, short
 
@@ -234,9 +234,10 @@ def live_view(live: LiveComparison, rule: Json | None, names: NamePair) -> list[
         for name, side in zip(names, (live.control, live.canary), strict=True)
     ]
     table = output.table("arm", "playbook", "units #", "outcomes #", f"{live.metric} #", rows=rows)
+    split = [line(("split of the units ", "dim"), split_text(**live.ratio))] if live.ratio else []
     if live.verdict:
-        return [verdict_view(live.verdict, rule or {}, names), table, ""]
+        return [verdict_view(live.verdict, rule or {}, names), table, *split, ""]
     read = f"W {live.wins} T {live.ties} L {live.losses}"
     gain = "" if live.difference is None else f"{live.difference:+.3f} [{live.low:+.3f}, {live.high:+.3f}] "
     text = f": {gain}after {counted(live.pairs, 'pair')} of outcomes, {read}"
-    return [line(("not decided yet", FINDINGS["inconclusive"]), text), table, ""]
+    return [line(("not decided yet", FINDINGS["inconclusive"]), text), table, *split, ""]

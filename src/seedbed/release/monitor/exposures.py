@@ -2,19 +2,21 @@
 
 The figures of a run are read when it and all runs that began before it have ended, as failures may arrive sooner than
 the rest. Every other outcome is the first feedback of that name. Only the first compared exposure of a unit counts: a
-second visit is not independent of the first.
+second visit is not independent of the first. A unit that guards read beside the control may become one of the canary
+when its share grows, so of those the first exposure to each playbook counts.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from seedbed.release.assignment import Split, place
 from seedbed.settings.channels import RUN_METRICS
-from seedbed.storage.store import Digest, Fact, Feed, Query, Store
+from seedbed.storage.store import Digest, Fact, Feed, Json, Query, Store
 
 WAITING = 200_000
 """How many exposures wait for an outcome. When there are more, the outcome of the oldest counts as unknown."""
@@ -25,21 +27,23 @@ RUN_TIME = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A unit got a playbook. `compared` says whether it is compared with units of the other arm."""
+    """A unit got a playbook. `compared` says whether it is compared with units of the other arm; `beside`, whether it
+    is not and guards read it beside the control. `controls` is how many outcomes of others guards set against one."""
 
     playbook: Digest
     at: datetime
     compared: bool
+    beside: bool = False
+    controls: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ExposureOutcome:
     """The outcome of an exposure by one metric."""
 
-    playbook: Digest
+    met: Exposure
     metric: str
     value: float
-    compared: bool
 
 
 ExposureEvent: TypeAlias = Exposure | ExposureOutcome
@@ -53,13 +57,13 @@ class _OpenExposure:
 
 
 class ExposureFeed:
-    """Follows the exposures of a channel to some playbooks, and their outcomes by some metrics."""
+    """Follows the exposures of a channel to some playbooks, the newest first, and their outcomes by some metrics."""
 
     def __init__(
         self,
         store: Store,
         channel: str,
-        playbooks: Collection[Digest],
+        playbooks: Sequence[Digest],
         metrics: Sequence[str],
         *,
         after: int,
@@ -73,8 +77,9 @@ class ExposureFeed:
         if "violation_rate" in metrics:
             queries.append(Query(kind="decision"))
         self._news = Feed(store, [*queries, Query(kind="exposure", subject=f"channels/{channel}")], after)
-        self._playbooks, self._metrics, self._until = playbooks, metrics, until
+        self._channel, self._playbooks, self._metrics, self._until = channel, playbooks, metrics, until
         self._units: set[str] = set()
+        self._beside: set[str] = set()
         self._open: dict[str, _OpenExposure] = {}
         self._queues: dict[Digest, deque[tuple[str, datetime]]] = {playbook: deque() for playbook in playbooks}
         self._ended: dict[str, list[ExposureOutcome] | None] = {}
@@ -124,7 +129,9 @@ class ExposureFeed:
         compared = bool(body.get("compared")) and body["unit"] not in self._units
         if compared:
             self._units.add(body["unit"])
-        met = Exposure(body["playbook"], fact.at, compared)
+        met = Exposure(body["playbook"], fact.at, compared, self._is_beside(body), _split(body).controls)
+        if met.beside:
+            self._beside.add(body["unit"])
         self._open[fact.key] = _OpenExposure(met, set(self._metrics))
         if len(self._open) > WAITING:
             del self._open[next(iter(self._open))]
@@ -134,12 +141,24 @@ class ExposureFeed:
             self._ended[fact.key] = None
             yield from self._next(met.playbook, fact.at)
 
+    def _is_beside(self, body: Json) -> bool:
+        """Whether guards read an exposure to an older playbook beside the control."""
+        newest, unit = self._playbooks[0], body["unit"]
+        if body["arm"] != "stable" or body["playbook"] == newest or unit in self._beside:
+            return False
+        return _split(body).is_beside(place(self._channel, newest, unit))
+
     def _read_values(self, exposure: str, values: dict[str, float | None]) -> Iterator[ExposureOutcome]:
         if (waiting := self._open.get(exposure)) is None:
             return
         for metric, value in values.items():
             if metric in waiting.missing and value is not None:
                 waiting.missing.remove(metric)
-                yield ExposureOutcome(waiting.met.playbook, metric, value, waiting.met.compared)
+                yield ExposureOutcome(waiting.met, metric, value)
         if not waiting.missing:
             del self._open[exposure]
+
+
+def _split(body: Json) -> Split:
+    """How the channel was split when an exposure was recorded; a share of 1 if it was not."""
+    return Split(body["playbook"], "", body["share"] or 1.0)

@@ -1,4 +1,4 @@
-"""Evidence for one guard: outcomes of the newer playbook paired with outcomes of the older one as they arrive."""
+"""Evidence for one guard: outcomes of the newer playbook set against outcomes of the older one as they arrive."""
 
 from __future__ import annotations
 
@@ -11,11 +11,24 @@ import numpy as np
 
 from seedbed.release.monitor.guards import Guard
 from seedbed.stats.monitors import Drift
-from seedbed.stats.sequential.betting import Bet, bets, evidence, interval
+from seedbed.stats.sequential.betting import Bet, Stakes, bets, evidence, interval
 
 PairSide: TypeAlias = Literal["newer", "older"]
 
-STAKES = bets()
+
+def _stakes() -> Stakes:
+    """Bets of every size, with three quarters of the money on shares of the middle.
+
+    The best share is by how much the canary is worse than allowed, over the variance of the differences. Where errors
+    are rare the variance is little more than the rate of errors, so for a canary that is half again to twice as bad as
+    allowed the share is between a tenth and four tenths, however much that is.
+    """
+    every = bets()
+    middle = (every.shares > 0.09) & (every.shares < 0.4)
+    return Stakes(every.shares, np.log(0.75 * middle / middle.mean() + 0.25 * np.exp(every.start)))
+
+
+STAKES = _stakes()
 AT_ONCE = 0.8
 """The part of the capital that is bet from the first pair on. The rest is bet on a change at any later pair."""
 DIGITS = 3
@@ -41,18 +54,20 @@ class GuardStatus:
 
 
 class GuardEvidence:
-    """Pairs the next outcome of the newer playbook with the next of the older one; equally many units get each.
+    """Sets each outcome of the newer playbook against the mean of those of the older one that have arrived by then.
 
-    If the newer playbook is never worse by more than the guard allows, the probability that the guard is ever breached
-    is at most `error`. With a `run_length` it watches for changes without end: on average, false alarms are at least
-    that many pairs apart.
+    It takes as many of them as is said with the outcome if there are so many; without any, it waits for the next. If
+    the newer playbook is never worse by more than the guard allows, the probability that the guard is ever breached is
+    at most `error`. With a `run_length` it watches for changes without end: on average, false alarms are at least that
+    many pairs apart.
     """
 
     def __init__(self, guard: Guard, *, error: float = 0.05, run_length: float | None = None) -> None:
         self.guard = guard
         self.known: dict[str, int] = {"newer": 0, "older": 0}
         self._sums: dict[PairSide, float] = {"newer": 0.0, "older": 0.0}
-        self._waiting: dict[PairSide, deque[float]] = {"newer": deque(), "older": deque()}
+        self._newer: deque[tuple[float, int]] = deque()
+        self._older: deque[float] = deque()
         self._pairs = 0
         self._differences: Counter[float] = Counter()
         self._difference = 0.0
@@ -62,14 +77,19 @@ class GuardEvidence:
         self._money = np.full(len(STAKES.shares), -np.inf)
         self._most = 0.0
 
-    def take(self, side: PairSide, value: float) -> None:
-        """Take an outcome of one of the two playbooks."""
+    def take(self, side: PairSide, value: float, controls: int = 1) -> None:
+        """Take an outcome of one of the two playbooks; one of the newer is set against at most so many `controls`."""
         goodness = self.guard.goodness(value)
         self.known[side] += 1
         self._sums[side] += goodness
-        self._waiting[side].append(goodness)
-        if all(self._waiting.values()):
-            self._learn(self._waiting["newer"].popleft() - self._waiting["older"].popleft())
+        if side == "newer":
+            self._newer.append((goodness, controls))
+        else:
+            self._older.append(goodness)
+        if self._newer and self._older:
+            newer, most = self._newer.popleft()
+            older = [self._older.popleft() for _ in range(min(most, len(self._older)))]
+            self._learn(newer - math.fsum(older) / len(older))
 
     def _learn(self, difference: float) -> None:
         self._pairs += 1

@@ -18,10 +18,13 @@ from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
 from seedbed.release.monitor.monitor import MONITOR, Alarm, Health, Monitor
 from seedbed.release.states import serves
 from seedbed.settings.alerts import Severity
+from seedbed.stats.monitors import LOOK_ERROR
 from seedbed.storage.store import Fact, Json, Ref, Store
 
 WARNINGS = ("worse", "sample ratio", "answer ratio", "no traffic", "regression")
 """The kinds of alarms that can end by themselves."""
+LOOKS = 4
+"""A ramp with more steps looks at each with less error, so that all together have no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,20 @@ async def watch_once(library: Library, monitor: Monitor, senders: Sequence[Sende
     return WatchResult(health, moved, tuple(alerts))
 
 
-def no_alarm_gate(health: Health) -> Gate:
-    """A gate that lets no canary advance while there is an alarm."""
+def no_alarm_gate(health: Health, steps: int = 0) -> Gate:
+    """A gate that lets no canary advance while there is an alarm.
+
+    The end of each of the `steps` of a ramp is a look at the split of the units that was fixed beforehand: an exact
+    test finds a mismatch there that is too slight for the one at every look.
+    """
+    newer, older = health.units
+    level = LOOK_ERROR * min(1, LOOKS / max(steps, 1))
 
     async def watch(request: ReleaseRequest) -> Refusal | None:
         messages = [alarm.message for alarm in health.alarms if alarm.reaction != "tell"]
+        if health.ratio["p"] <= level and not any(alarm.kind == "sample ratio" for alarm in health.alarms):
+            split = f"{newer} units got the newer, {older} the older; equally many were expected"
+            messages.append(f"{split} (exact p = {health.ratio['p']:.2g} at the end of a step)")
         remedy = "Roll it back, or find out why; it can advance when the alarm is over."
         return Refusal("watch", "; ".join(messages), "no alarm", remedy) if messages else None
 

@@ -1,8 +1,8 @@
 """Monitor: watch a new playbook on a channel beside the one before, and roll it back if it does worse.
 
-A canary is watched beside a control of the same size that gets the stable playbook at the same time. After it is
-settled, the users who are kept back are the control; without them, the earlier outcomes of the playbook before.
-Everything is read from the store: a monitor that was killed continues where it was, and several may watch at once.
+A canary is watched beside a control that gets the stable playbook at the same time. After it is settled, the users who
+are kept back are the control; without them, the earlier outcomes of the playbook before. Everything is read from the
+store: a monitor that was killed continues where it was, and several may watch at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ REFERENCE = 200
 """The number of outcomes that establish what is normal for a playbook."""
 EARLIER = 1_000
 """How many exposures of the playbook before are read."""
-RATIO_ERROR = 0.001
+ANSWER_ERROR = 0.001
+"""The chance that outcomes of two arms that are answered alike are ever found to be uneven, for all guards."""
 MONITOR = "monitor"
 """The `by` of moves that the monitor makes."""
 
@@ -61,6 +62,9 @@ class Health:
     since: Fact
     units: tuple[int, int]
     """How many compared units got the newer and the older playbook."""
+    ratio: Json
+    """How sure it is that these are not split as planned: `e`, of which 100 is an alarm, and the exact `p` of the
+    numbers now, which decides when a step of the ramp ends."""
     rows: tuple[GuardStatus, ...]
     alarms: tuple[Alarm, ...]
 
@@ -94,6 +98,7 @@ class Health:
             "share": self.share,
             "since": self.since.at,
             "units": {"newer": self.units[0], "older": self.units[1]},
+            "ratio": self.ratio,
             "guards": rows,
             "alarms": alarms,
             "reaction": self.reaction,
@@ -172,7 +177,8 @@ class _Watched:
         self._channel = channel
         self._last_met: datetime | None = None
         self._units: dict[str, int] = {"newer": 0, "older": 0}
-        self._ratio = SampleRatio({"newer": 0.5, "older": 0.5}, alpha=RATIO_ERROR)
+        halves = {"newer": 0.5, "older": 0.5}
+        self._ratio = SampleRatio(halves)
         guards = watch.guards
         acting = {action: sum(guard.action == action for guard in guards) for action in ("roll back", "hold")}
         run_length = {action: None if case.phase == "canary" else RUN_LENGTH * acting[action] for action in acting}
@@ -182,9 +188,8 @@ class _Watched:
             )
             for guard in guards
         }
-        self._answers = {
-            guard.metric: SampleRatio({"newer": 0.5, "older": 0.5}, alpha=RATIO_ERROR / len(guards)) for guard in guards
-        }
+        self._answered = {guard.metric: {"newer": 0, "older": 0} for guard in guards}
+        self._answers = {guard.metric: SampleRatio(halves, alpha=ANSWER_ERROR / len(guards)) for guard in guards}
         self._levels = {guard.metric: _Level(guard, RUN_LENGTH * len(guards)) for guard in guards}
         metrics = [guard.metric for guard in guards]
         playbooks = [case.newer, *([case.older] if case.older else [])]
@@ -221,6 +226,7 @@ class _Watched:
             share,
             case.since,
             (self._units["newer"], self._units["older"]),
+            {"e": self._ratio.e, "p": self._ratio.exact_p},
             rows,
             tuple(self._alarms(at, share, rows)),
         )
@@ -237,15 +243,19 @@ class _Watched:
             self._ratio.update(self._units)
 
     def _read(self, reading: ExposureOutcome) -> None:
-        side, metric = self._side(reading.playbook), reading.metric
+        met, metric = reading.met, reading.metric
+        side = self._side(met.playbook)
         if side == "newer":
             self._levels[metric].take(reading.value)
         if self.case.phase == "settled":
             if side == "newer":
                 self._pairs[metric].take("newer", reading.value)
-        elif reading.compared:
-            self._pairs[metric].take(side, reading.value)
-            self._answers[metric].update(self._pairs[metric].known)
+            return
+        if met.compared or met.beside:
+            self._pairs[metric].take(side, reading.value, met.controls)
+        if met.compared:
+            self._answered[metric][side] += 1
+            self._answers[metric].update(self._answered[metric])
 
     def _alarms(self, at: datetime, share: float, rows: Sequence[GuardStatus]) -> list[Alarm]:
         phase, concurrent = self.case.phase, self.case.phase != "settled"
@@ -322,5 +332,6 @@ def _breach(row: GuardStatus, phase: MonitorPhase, newer: Digest) -> Alarm:
 
 def _out_of_ratio(kind: str, what: str, ratio: SampleRatio, reaction: Reaction) -> Alarm:
     counts = f"{ratio.counts['newer']} {what} the newer, {ratio.counts['older']} the older"
-    message = f"{counts}; equally many were expected (p = {ratio.p:.2g}): assignment or logging is broken"
+    figures = f"exact p = {ratio.exact_p:.2g}, e = {ratio.e:.3g}"
+    message = f"{counts}; equally many were expected ({figures}): assignment or logging is broken"
     return Alarm(kind, reaction, message)

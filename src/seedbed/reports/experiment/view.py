@@ -12,7 +12,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.proof.certificate import CLAIMS, Certificate
 from seedbed.experiments.verdict import Verdict, in_words
-from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened
+from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened, split_text
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
 from seedbed.stats.estimates import Interval, mean_interval, paired_interval
 from seedbed.stats.sequential import RULES
@@ -201,6 +201,9 @@ class ExperimentView:
         for name, arm in zip(self.names, ("control", "candidate"), strict=True):
             if counts := self.verdict.live.get(arm):
                 yield f"units served by {name}", f"{counts['units']:,}", f"{counts['known']:,} have a known outcome"
+        if ratio := self.verdict.live.get("ratio"):
+            split, _, why = split_text(**ratio).partition(": ")
+            yield "split of the units", split, why
 
     def _means(self) -> Iterator[TableRow]:
         verdict, (control, candidate) = self.verdict, self.names

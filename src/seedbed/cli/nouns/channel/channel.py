@@ -10,7 +10,8 @@ import typer
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.nouns.channel import watch
-from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, MetricName
+from seedbed.cli.nouns.channel.watch import NO_GUARDS
+from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, MetricName, read_share
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views.lineage import show_channel
@@ -188,6 +189,47 @@ def drill(
     listed = [{"playbook": name, "units": times, "good": good} for name, times, good in served]
     document = {"channel": channel, "units": units, "failed": result.failed, "met": listed}
     call.show(document, output.table("served", "users#", "good#", rows=rows))
+
+
+@command(app)
+def plan(
+    call: Invocation,
+    channel: ChannelName,
+    share: CanaryShare = None,
+    base: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--base",
+            metavar="SHARE",
+            parser=read_share,
+            help="The stable playbook's share of bad outcomes. Repeat for several. [1%, 2%, 5%, 10%]",
+        ),
+    ] = None,
+    worse: Annotated[
+        float, typer.Option("--worse", metavar="TIMES", help="How bad: this many times what the guard allows.")
+    ] = 1.5,
+) -> None:
+    """Show how many canary outcomes each guard needs to catch a canary that is worse.
+
+    With so many, it is caught in 9 of 10 cases. Outcomes are taken to be all good or all bad; graded ones, such as
+    times, need fewer. The default share is the canary's, or else the first step of the ramp, or 5%.
+    """
+    with call.open() as space:
+        planned = space.channels.plan(channel, share=share, bases=base or (), worse=worse)
+    beside = f"each outcome beside {counted(planned.controls, 'outcome')} of its control"
+    rows = [
+        (
+            line((need.guard.metric, "bold"), f" {need.guard.action}"),
+            f"{need.guard.by:+g}",
+            f"{need.base:g}",
+            f"{need.change:+g}",
+            "never" if need.outcomes is None else f"{need.outcomes:,}",
+        )
+        for need in planned.needs
+    ]
+    columns = ("guard", "limit#", "stable at#", "canary#", "outcomes needed#")
+    table = output.table(*columns, rows=rows) if rows else line((NO_GUARDS, "dim"))
+    call.show(planned.document(), line((channel, "bold"), f"  canary at {percent(planned.share)}: {beside}"), table)
 
 
 app.add_typer(watch.app)

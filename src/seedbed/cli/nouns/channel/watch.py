@@ -24,10 +24,12 @@ from seedbed.release.monitor.loop import WatchResult
 from seedbed.release.monitor.monitor import Health
 from seedbed.release.states import percent
 from seedbed.reports.formats import finite
+from seedbed.reports.numbers import split_text
 from seedbed.storage.store import Json, Ref, short
 
 app = typer.Typer()
 
+NO_GUARDS = "no guards: say roll_back_if under canary in the workspace file"
 WIDE = 10
 """Characters of a bar."""
 
@@ -103,6 +105,8 @@ def _screen(plain: bool) -> Iterator[Callable[[RenderableType], None]]:
 def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
     health = seen.health
     parts: list[RenderableType] = [_title(health), _guards(health)]
+    if health.phase != "settled":
+        parts.append(line(("split of the units ", "dim"), split_text(**health.ratio)))
     for alarm in health.alarms:
         parts.append(line((f"{alarm.reaction}: ", STYLES[alarm.reaction]), alarm.message))
     if moved := seen.moved or stepped:
@@ -126,7 +130,7 @@ def _title(health: Health) -> RenderableType:
 
 def _guards(health: Health) -> RenderableType:
     if not health.rows:
-        return line(("no guards: say roll_back_if under canary in the workspace file", "dim"))
+        return line((NO_GUARDS, "dim"))
     columns = ("guard", "before", "now", "change", "95%", "limit", "pairs", "evidence")
     return output.table(*columns, rows=[_row(row) for row in health.rows])
 
