@@ -20,12 +20,14 @@ from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
 if TYPE_CHECKING:
     import pandas as pd
 
+    from seedbed.experiments.proof.slices import Slices
+
 Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior", "futile", "inconclusive", "invalid"]
 """The result of a comparison. Only `superior` means that the candidate is better; `invalid` means nothing."""
 
 ExperimentState: TypeAlias = Literal["running", "completed", "aborted"]
 
-NOT_STORED = ("is_final", "ranking", "replays")
+NOT_STORED = ("is_final", "ranking", "replays", "slices")
 """Fields of a verdict that are not part of the recorded fact."""
 
 FEW_CANDIDATES = 10
@@ -109,6 +111,8 @@ class Verdict:
     """Of the best of several candidates: all of them."""
     replays: ReplayedRuns | None = field(default=None, compare=False, repr=False)
     """Of a verdict about replays that was just given: how far they can be trusted, and which runs were left out."""
+    slices: Slices | None = field(default=None, compare=False, repr=False)
+    """What the tasks that were run after it say of each tag, if any were. It stays what it is because of them."""
 
     @property
     def things(self) -> str:
@@ -174,11 +178,15 @@ class Verdict:
         return frame
 
     def body(self) -> Json:
-        body = asdict(replace(self, ranking=None, replays=None))
+        body = asdict(replace(self, ranking=None, replays=None, slices=None))
         for name in NOT_STORED:
             del body[name]
         listed = {"scores": [list(pair) for pair in self.scores], "failed": list(self.failed)}
         return {**body, **listed, "unscored": list(self.unscored), "observed": self.observed and list(self.observed)}
+
+    def document(self) -> Json:
+        """The recorded body, and what is known of each tag."""
+        return {**self.body(), "slices": self.slices and self.slices.body()}
 
     @classmethod
     def from_body(cls, body: Json) -> Verdict:

@@ -24,6 +24,7 @@ from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
 from seedbed.experiments.proof.attempts import AttemptTerms
 from seedbed.experiments.proof.certificate import Certificate, certificate, verify
 from seedbed.experiments.proof.held_out import expect_unseen
+from seedbed.experiments.proof.slices import with_slices
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.screening.policies import load_policy
@@ -33,7 +34,7 @@ from seedbed.experiments.sources import LiveTraffic, PastRuns
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
-from seedbed.release.gates.registry import build_gates, build_terms
+from seedbed.release.gates.registry import build_gates, build_slice_terms, build_terms
 from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
 from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
@@ -97,10 +98,12 @@ class Experiments:
         return replace(options, terms=self.terms(options.channel, options.alpha)) if options.channel else options
 
     def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
-        """The options with the terms of attempts, if a channel serves the control: the comparison may replace it."""
+        """The options with the terms of attempts and of slices, if a channel serves the control: the comparison may
+        replace it there."""
         refs = self._resources.store.refs("channels/")
-        serving = [ref for ref in refs if stable_of(ref.target) == control.digest]
-        return replace(options, attempts=AttemptTerms()) if serving else options
+        names = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == control.digest]
+        terms = [each for name in names for each in build_slice_terms(self._resources.protection(name))]
+        return replace(options, attempts=AttemptTerms(), slices=tuple(dict.fromkeys(terms))) if names else options
 
     def compare_live(
         self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None
@@ -148,8 +151,9 @@ class Experiments:
         options: Comparing = DEFAULT,
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
-        chosen, decided_by = self._execution.metric(metric), self._for_channel(options)
+        chosen = self._execution.metric(metric)
         old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on))
+        decided_by = self._for_release(self._for_channel(options), old)
         return forecast(old, new, tasks, chosen, self._resources.store, decided_by)
 
     async def estimate(
@@ -198,7 +202,9 @@ class Experiments:
 
     def get(self, name: str) -> ExperimentStatus:
         """A comparison and how it stands, by its digest or how that starts. Raises NotFound."""
-        return experiment_status(self._resources.store, self.find(name))
+        store = self._resources.store
+        status = experiment_status(store, self.find(name))
+        return replace(status, verdict=with_slices(store, status.verdict)) if status.verdict else status
 
     def source(self, plan: Experiment) -> tuple[str, str]:
         """Where the evidence of a comparison comes from: `live` or `dataset`, and which, in words."""
