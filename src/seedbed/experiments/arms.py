@@ -43,7 +43,7 @@ def recorded_arms(
 ) -> list[tuple[list[Cell], list[Cell]]]:
     """The cells of both arms at these units, from the store, as they counted: a run that failed in the experiment stays
     failed, even if a later one did not. A cell that is not recorded names no playbook."""
-    failed, arms = FailedRuns(store, plan.digest), []
+    failed, arms = FailedRuns(store, plan.digest), list[list[list[Cell]]]()
     for playbook, name, units in zip((plan.control, plan.candidate), ARMS, items, strict=True):
         naming = Naming(playbook, plan.models[name], [plan.metric])
         keys = [[naming(*item).cells[0] for item in units[place]] for place in places]

@@ -17,7 +17,7 @@ from seedbed.stats.sequential.betting import Bet, Betting, bets, evidence, inter
 from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.stats.sequential.rule import StoppingRule, check_between
 
-SliceFinding: TypeAlias = Literal["continue", "worse", "not worse", "inconclusive"]
+SliceFinding: TypeAlias = Literal["open", "worse", "not worse", "inconclusive"]
 
 SURE = 0.05
 """The chance to call a slice not worse that is worse by the margin; and of all slices together, the chance that a test
@@ -41,7 +41,7 @@ class SliceTest:
         self._bet = Bet(-margin, "above", self._stakes.shares)
         self._money = self._stakes.start.copy()
         self._gains: list[float] = []
-        self.finding: SliceFinding = "continue"
+        self.finding: SliceFinding = "open"
 
     def update(self, gain: float) -> SliceFinding:
         """Take the gain on the next task of the slice."""
@@ -66,7 +66,7 @@ class SliceTest:
     def p(self) -> float | None:
         """The p-value of "not worse at all"; None while the test goes on, and 1 once it has ended not worse, which can
         only hide what is worse by less than the margin."""
-        if self.finding == "continue":
+        if self.finding == "open":
             return None
         return 1.0 if self.finding == "not worse" else self._rule.answer.p
 

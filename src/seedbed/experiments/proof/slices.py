@@ -95,7 +95,7 @@ class Slices:
 
     @property
     def open(self) -> list[Slice]:
-        return [each for each in self.tags if each.finding == "continue"]
+        return [each for each in self.tags if each.finding == "open"]
 
     def body(self) -> Json:
         return {**asdict(self), "tags": [asdict(each) for each in self.tags]}
@@ -150,7 +150,7 @@ class _Reading:
     @property
     def open(self) -> int:
         """How many tags have not ended."""
-        return sum(test.finding == "continue" for test in self.tests.values())
+        return sum(test.finding == "open" for test in self.tests.values())
 
     def wanted(self, count: int) -> list[int]:
         """The places of the next units that open tags need: at most so many, none if all tags have ended."""
@@ -158,7 +158,7 @@ class _Reading:
 
     def needs(self, place: int) -> bool:
         """Whether an open tag needs this unit."""
-        return any(self.tests[tag].finding == "continue" for tag in self._tags[place])
+        return any(self.tests[tag].finding == "open" for tag in self._tags[place])
 
     def read(self, place: int, control: Sequence[Cell], candidate: Sequence[Cell]) -> None:
         """Take the cells of a unit, unless the tags that needed it have ended."""
@@ -173,7 +173,7 @@ class _Reading:
             self._after += 1
             self._cost += sum(cell.cost_usd for cell in (*control, *candidate))
         times = self.plan.replicates
-        for tag in (each for each in self._tags[place] if self.tests[each].finding == "continue"):
+        for tag in (each for each in self._tags[place] if self.tests[each].finding == "open"):
             # Of a source, only the tasks with the tag count for it.
             own = [number for number in range(len(control)) if tag in unit[number // times].tags]
             scores = unit_scores(self.plan, [control[each] for each in own], [candidate[each] for each in own])

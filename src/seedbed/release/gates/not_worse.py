@@ -85,7 +85,7 @@ class NoSliceWorse:
     It passes where there are no such tags: without them there is nothing to look at.
     """
 
-    terms: SliceTerms = SliceTerms()
+    terms: SliceTerms = field(default_factory=SliceTerms)
 
     async def __call__(self, request: ReleaseRequest) -> Refusal | None:
         name, expected = "no_slice_worse", "a candidate that is worse on no tag"
