@@ -54,14 +54,22 @@ class Tags:
 def simulate(setting: Setting, gain: float, count: int, seed: int) -> Tags:
     """Many independent tags on which the candidate is better by `gain`."""
     rng = np.random.default_rng(seed)
-    parts = [_chunk(setting, gain, min(CHUNK, count - first), rng) for first in range(0, count, CHUNK)]
+    parts = [
+        read_tags(setting, draw(setting, gain, min(CHUNK, count - first), rng)) for first in range(0, count, CHUNK)
+    ]
     return Tags(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("p", "read", "once")))
 
 
-def _chunk(setting: Setting, gain: float, count: int, rng: np.random.Generator) -> Tags:
-    n, share = setting.tasks, setting.discordance
-    luck = rng.random((count, n))
-    signs = (luck < (share + gain) / 2).astype(np.int64) - (luck > 1 - (share - gain) / 2)
+def draw(setting: Setting, gain: float, count: int, rng: np.random.Generator) -> Rows:
+    """The gains on the tasks of so many tags: 1, 0 or -1."""
+    luck, share = rng.random((count, setting.tasks)), setting.discordance
+    signs: Rows = (luck < (share + gain) / 2).astype(np.int64) - (luck > 1 - (share - gain) / 2)
+    return signs
+
+
+def read_tags(setting: Setting, signs: Rows) -> Tags:
+    """Read each tag until its test ends."""
+    count, n = signs.shape
     losses = (signs < 0).sum(axis=1)
     once = stats.binom.sf(losses - 1, (signs != 0).sum(axis=1), 0.5)
     p, read = np.ones(count), np.full(count, n)

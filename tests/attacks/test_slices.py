@@ -15,12 +15,11 @@ from world import NEW, OLD, is_released, says_yes, serve_old, tasks, world
 
 from seedbed import Dataset, Workspace
 from seedbed.errors import ReleaseRefused
-from seedbed.experiments.options import Comparing
 from seedbed.experiments.proof.certificate import verify
 from seedbed.settings import Settings
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Query, Store
+from seedbed.storage.store import Store
 
 EVERY = [*range(180)]
 TAGS = ["arithmetic", "dates", "geometry", "logic", "names", "spelling"]
@@ -84,13 +83,6 @@ async def test_nothing_more_is_run_where_no_channel_asks_for_it_and_the_verdict_
     assert with_tags.slices
     assert with_tags.slices.tasks > plain.tasks
     assert replace(with_tags, evidence=plain.evidence) == plain  # which covers when each run was made
-
-
-async def test_nor_where_nothing_can_be_released() -> None:
-    store = MemoryStore()
-    verdict = await (await space_of(HIDDEN, store)).compare(OLD, NEW, on=tagged(), options=Comparing(exploratory=True))
-    assert (verdict.finding, verdict.slices) == ("superior", None)
-    assert not [*store.facts(Query(kind="slices"))]
 
 
 async def test_a_small_budget_does_not_hide_a_tag() -> None:
