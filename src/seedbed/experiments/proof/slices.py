@@ -182,9 +182,9 @@ class _Reading:
     def slices(self, store: Store) -> Slices:
         """What is known by now. A tag is worse only if it is among all tags with their one rate of false alarms."""
         tests, sign = self.tests, 1.0 if self.plan.better == "higher" else -1.0
-        found = worse_slices([1.0 if test.p is None else test.p for test in tests.values()], self.terms.false)
+        rejected = worse_slices([1.0 if test.p is None else test.p for test in tests.values()], self.terms.false)
         tags = []
-        for (tag, test), worse in zip(tests.items(), found, strict=True):
+        for (tag, test), worse in zip(tests.items(), rejected, strict=True):
             finding: SliceFinding = "worse" if worse else test.finding
             low, high = sorted(sign * end for end in test.interval())
             wins, ties, losses = test.counts
