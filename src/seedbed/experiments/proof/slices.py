@@ -196,7 +196,7 @@ class _Reading:
                 wins=wins,
                 ties=ties,
                 losses=losses,
-                difference=sign * test.mean,
+                difference=sign * test.mean or 0.0,  # not -0
                 low=low,
                 high=high,
                 p=test.p,
