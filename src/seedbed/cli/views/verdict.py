@@ -69,7 +69,6 @@ def slices_view(slices: Slices) -> RenderableType:
         Column("difference", lambda each: f"{each.difference:+.3f}", number=True),
         Column("95%", lambda each: f"[{each.low:+.3f}, {each.high:+.3f}]", number=True),
         Column("tasks", lambda each: f"{each.tasks}/{each.at_most}", 1, True),
-        Column("p", lambda each: "" if each.p is None else f"{each.p:.2g}", 2, True),
     )
     worse, many = slices.worse, counted(len(slices.tags), "tag")
     answer = f"worse on {len(worse)} of {many}" if worse else f"worse on none of {many}"
