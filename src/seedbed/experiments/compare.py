@@ -24,7 +24,7 @@ from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
 from seedbed.experiments.proof.attempts import attempts, take_attempt
 from seedbed.experiments.proof.freshness import freshness
 from seedbed.experiments.proof.held_out import expect_unseen, inputs_read
-from seedbed.experiments.proof.slices import decide_slices
+from seedbed.experiments.proof.slicing import decide_slices
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.replay import STRICT
 from seedbed.experiments.sources import PastRuns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
 from seedbed.experiments.experiment import Experiment, Mode
 from seedbed.experiments.replay.coverage import ReplayedRuns
+from seedbed.experiments.slices import Slices
 from seedbed.plugins import load, optional
 from seedbed.stats.arrays import Direction
 from seedbed.stats.multiplicity import e_bh, holm
@@ -19,8 +21,6 @@ from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from seedbed.experiments.proof.slices import Slices
 
 Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior", "futile", "inconclusive", "invalid"]
 """The result of a comparison. Only `superior` means that the candidate is better; `invalid` means nothing."""
@@ -200,8 +200,9 @@ class Verdict:
 
     @classmethod
     def recall(cls, store: Store, experiment: Digest) -> Verdict:
+        """The recorded verdict, with what was recorded last of its tags."""
         for fact in store.facts(Query(kind="verdict", key=experiment)):
-            return cls.from_body(fact.body)
+            return replace(cls.from_body(fact.body), slices=Slices.newest(store, experiment))
         raise NotFound(f"experiment {short(experiment)} has no verdict in this store. Run the comparison first")
 
 
@@ -312,8 +313,9 @@ def experiment_status(store: Store, experiment: Digest) -> ExperimentStatus:
     begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
     if begun is None:
         raise NotFound(f"no experiment {shown(experiment)} was begun in this store. Run the comparison first")
-    fact = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
-    known = Verdict.from_body(fact.body) if fact else None
+    known = None
+    with suppress(NotFound):
+        known = Verdict.recall(store, experiment)
     status: ExperimentState = "running" if known is None else "aborted" if known.aborted else "completed"
     return ExperimentStatus(Experiment.from_content(store.get(experiment)), begun, status, known)
 

@@ -24,7 +24,6 @@ from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
 from seedbed.experiments.proof.attempts import AttemptTerms
 from seedbed.experiments.proof.certificate import Certificate, certificate, verify
 from seedbed.experiments.proof.held_out import expect_unseen
-from seedbed.experiments.proof.slices import with_slices
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.screening.policies import load_policy
@@ -202,9 +201,7 @@ class Experiments:
 
     def get(self, name: str) -> ExperimentStatus:
         """A comparison and how it stands, by its digest or how that starts. Raises NotFound."""
-        store = self._resources.store
-        status = experiment_status(store, self.find(name))
-        return replace(status, verdict=with_slices(store, status.verdict)) if status.verdict else status
+        return experiment_status(self._resources.store, self.find(name))
 
     def source(self, plan: Experiment) -> tuple[str, str]:
         """Where the evidence of a comparison comes from: `live` or `dataset`, and which, in words."""

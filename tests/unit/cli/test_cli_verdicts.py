@@ -12,11 +12,11 @@ from rich.console import Console, RenderableType
 from seedbed.cli import output
 from seedbed.cli.views import verdict as verdicts
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.experiments.proof.slices import Slice, Slices, SliceTerms
 from seedbed.experiments.replay.coverage import ReplayedRuns
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.replay.fidelity import Fidelity, ReplayAgreement
 from seedbed.experiments.replay.replay import ReplayableTasks
+from seedbed.experiments.slices import Slice, Slices, SliceTerms
 from seedbed.experiments.verdict import Finding, RankedCandidate, Ranking, Verdict
 from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.stats.sequential.exact import ExactMcNemar

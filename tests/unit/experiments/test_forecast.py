@@ -15,7 +15,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.experiment import Design, Experiment
 from seedbed.experiments.forecast import Forecast, forecast, forecast_experiment
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.proof.slices import SliceTerms
+from seedbed.experiments.slices import SliceTerms
 from seedbed.storage.memory import MemoryStore
 
 OLD, NEW = agent("x"), agent(".*")

@@ -9,7 +9,7 @@ import pytest
 
 from seedbed.errors import SettingsError
 from seedbed.experiments.error_budget import BudgetTerms
-from seedbed.experiments.proof.slices import SliceTerms
+from seedbed.experiments.slices import SliceTerms
 from seedbed.playbooks.formats import import_document
 from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.content import ContentGate

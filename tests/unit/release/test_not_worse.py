@@ -14,7 +14,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch, metric
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.compare import compare, run_experiment
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.proof.slices import SliceTerms
+from seedbed.experiments.slices import SliceTerms
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release.gates.not_worse import NoSliceWorse, NotWorse

@@ -18,7 +18,7 @@ from seedbed.experiments.compare import abort, compare, run_experiment
 from seedbed.experiments.experiment import Design, Experiment
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.proof.certificate import Certificate, certificate
-from seedbed.experiments.proof.slices import SliceTerms
+from seedbed.experiments.slices import SliceTerms
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment.report import to_markdown
 from seedbed.reports.experiment.view import ExperimentView

@@ -12,9 +12,9 @@ from rich.text import Text
 from seedbed.cli import output
 from seedbed.cli.output import Column, line, money
 from seedbed.experiments.forecast import Forecast
-from seedbed.experiments.proof.slices import Slices
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
+from seedbed.experiments.slices import Slices
 from seedbed.experiments.verdict import Ranking, Verdict, in_words
 from seedbed.release.live_comparison import LiveComparison
 from seedbed.reports.experiment.view import NamePair

@@ -17,7 +17,7 @@ from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
 from seedbed.experiments.proof.attempts import attempt_of, check_attempts
 from seedbed.experiments.proof.freshness import freshness
-from seedbed.experiments.proof.slices import check_slices, with_slices
+from seedbed.experiments.proof.slicing import check_slices
 from seedbed.experiments.replay.coverage import Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.stopping import SequentialTest
@@ -143,7 +143,6 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     }
     if any(map(is_replayed, plan.models.values())):
         flags["replay_coverage"] = covered is not None and covered.is_whole
-    verdict = with_slices(store, verdict)
     return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered)
 
 

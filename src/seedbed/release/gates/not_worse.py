@@ -14,8 +14,8 @@ from seedbed.evaluation.metrics.metric import better
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.proof.held_out import known_tasks
-from seedbed.experiments.proof.slices import Slices, SliceTerms
 from seedbed.experiments.replay.replay import is_replayed
+from seedbed.experiments.slices import Slices, SliceTerms
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
 from seedbed.stats.arrays import Direction
 from seedbed.stats.estimates import Interval, exact_rate, paired_interval

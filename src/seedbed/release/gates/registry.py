@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.experiments.error_budget import BudgetTerms
-from seedbed.experiments.proof.slices import SliceTerms
+from seedbed.experiments.slices import SliceTerms
 from seedbed.plugins import load, offered
 from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.content import ContentGate

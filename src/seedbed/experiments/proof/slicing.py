@@ -1,4 +1,4 @@
-"""Slices: a candidate that is better on the whole must not be worse on the tasks of some tag.
+"""Slicing: a candidate that is better on the whole must not be worse on the tasks of some tag.
 
 A comparison ends after a few tasks of each tag. So after a verdict that may release the candidate, the remaining tasks
 of each tag are run, in the registered order, until it is known of the tag or its tasks are used up.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from itertools import islice
 
-from seedbed.errors import NotFound, Problem, SettingsError, StoreDamaged, shown
+from seedbed.errors import NotFound, Problem, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset
@@ -19,110 +19,17 @@ from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.arms import is_unpaid, recorded_arms, run_arms
 from seedbed.experiments.evidence import evidence_of
-from seedbed.experiments.experiment import Experiment, Unit, expect_score
+from seedbed.experiments.experiment import Experiment, expect_score
+from seedbed.experiments.slices import Slice, Slices, SliceTerms
 from seedbed.experiments.stopping import SequentialTest, gain, unit_scores
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.slices import SliceFinding, SliceTest, worse_slices
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
+from seedbed.storage.store import Fact, Query, Store, short
 
 AT_A_TIME = 500
 """Of how many units the cells are looked up at once when slices are checked."""
-
-
-@dataclass(frozen=True, slots=True)
-class SliceTerms:
-    """Tags with at least `least` tasks are looked at. On each, "worse by `margin` or more" is to be ruled out; of the
-    tags called worse, on average at most a share `false` is not."""
-
-    margin: float = 0.1
-    false: float = 0.1
-    least: int = 30
-
-    def __post_init__(self) -> None:
-        problems = [Problem("margin", f"{self.margin:g}", "above 0 and below 1")] * (not 0 < self.margin < 1)
-        problems += [Problem("false", f"{self.false:g}", "above 0 and below 0.5")] * (not 0 < self.false < 0.5)
-        problems += [Problem("least", f"{self.least}", "at least 1")] * (self.least < 1)
-        if problems:
-            raise SettingsError(problems)
-
-    def tags(self, units: Sequence[Unit]) -> dict[str, list[int]]:
-        """The tags with enough tasks, each with the places of its units."""
-        places: dict[str, list[int]] = {}
-        for place, unit in enumerate(units):
-            for tag in sorted({tag for task in unit for tag in task.tags}):
-                places.setdefault(tag, []).append(place)
-        return {tag: places[tag] for tag in sorted(places) if len(places[tag]) >= self.least}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
-    """What is known of one tag. The interval of the difference, candidate minus control, holds wherever it ended."""
-
-    tag: str
-    finding: SliceFinding
-    tasks: int
-    at_most: int
-    wins: int
-    ties: int
-    losses: int
-    difference: float
-    low: float
-    high: float
-    p: float | None
-    """That of "the candidate is not worse", 1 if it ended so; None if it has not ended."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slices:
-    """What is known of all tags with enough tasks, the worst first."""
-
-    experiment: Digest
-    terms: SliceTerms
-    tags: tuple[Slice, ...]
-    tasks: int
-    """How many units were run in all, for the verdict and for the tags."""
-    cost_usd: float
-    """What the runs after the verdict cost."""
-    evidence: Digest = ""
-    """The digest of all cells that were read, as in a verdict. Empty if the budget ended before all tags were decided:
-    nothing is recorded then."""
-
-    @property
-    def worse(self) -> list[Slice]:
-        return [each for each in self.tags if each.finding == "worse"]
-
-    @property
-    def open(self) -> list[Slice]:
-        return [each for each in self.tags if each.finding == "open"]
-
-    def body(self) -> Json:
-        return {**asdict(self), "tags": [asdict(each) for each in self.tags]}
-
-    @classmethod
-    def from_body(cls, body: Json) -> Slices:
-        try:
-            tags = tuple(Slice(**each) for each in body["tags"])
-            return cls(**{**body, "terms": SliceTerms(**body["terms"]), "tags": tags})
-        except (LookupError, TypeError, ValueError):
-            raise StoreDamaged(f"found {shown(body)}; expected whole slices. Restore them from a copy") from None
-
-    @classmethod
-    def recall(cls, store: Store, experiment: Digest, terms: SliceTerms) -> Slices:
-        for fact in store.facts(Query(kind="slices", key=_key(experiment, terms))):
-            return cls.from_body(fact.body)
-        raise NotFound(f"experiment {short(experiment)} has no results by tag on these terms. Compare again")
-
-
-def with_slices(store: Store, verdict: Verdict) -> Verdict:
-    """The verdict with its newest recorded slices, if there are any."""
-    newest = store.facts(Query(kind="slices", subject=verdict.experiment, newest=True, limit=1))
-    return next((replace(verdict, slices=Slices.from_body(fact.body)) for fact in newest), verdict)
-
-
-def _key(experiment: Digest, terms: SliceTerms) -> str:
-    return f"{experiment}@{terms.margin:g}@{terms.false:g}@{terms.least}"
 
 
 class _Reading:
@@ -252,7 +159,7 @@ async def decide_slices(
                     reading.read(place, *cells)
     fact = Fact(
         kind="slices",
-        key=_key(verdict.experiment, terms),
+        key=terms.key(verdict.experiment),
         subject=verdict.experiment,
         at=context.clock(),
         by=context.by,

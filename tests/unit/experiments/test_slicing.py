@@ -13,7 +13,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch, Metric, Score, metric
 from seedbed.experiments.compare import compare
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.proof.certificate import certificate
-from seedbed.experiments.proof.slices import Slices, SliceTerms, with_slices
+from seedbed.experiments.slices import Slices, SliceTerms
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run
 from seedbed.storage.memory import MemoryStore
@@ -86,7 +86,7 @@ async def test_the_first_result_counts_and_is_read_again_with_the_verdict() -> N
     runs = count(store, "run")
     again = await decided(store, tagged())
     assert (again, again.slices, count(store, "run")) == (verdict, verdict.slices, runs)
-    assert with_slices(store, Verdict.recall(store, verdict.experiment)).slices == verdict.slices
+    assert Verdict.recall(store, verdict.experiment).slices == verdict.slices
     proof = certificate(store, verdict.experiment)
     assert (proof.problems, proof.verdict.slices) == ((), verdict.slices)
     assert proof.document()["verdict"]["slices"]["terms"] == {"margin": 0.1, "false": 0.1, "least": 30}
