@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain
 
 from seedbed.errors import NotFound, Problem, SeedbedError, SettingsError, shown
-from seedbed.evaluation.cells import Cell, Naming
-from seedbed.evaluation.context import EvaluationContext, TaskReplicate
+from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.evaluate import cells_of
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.judges.agreement import agreements, deciding
 from seedbed.evaluation.judges.judge import judges_in
 from seedbed.evaluation.metrics.metric import Metric, expect_answers
+from seedbed.experiments.arms import is_unpaid, run_arms
 from seedbed.experiments.error_budget import BudgetTerms, reserve
 from seedbed.experiments.evidence import evidence_of
 from seedbed.experiments.experiment import Design, Experiment, RuleChoice, budget_spent
@@ -27,27 +24,20 @@ from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
 from seedbed.experiments.proof.attempts import attempts, take_attempt
 from seedbed.experiments.proof.freshness import freshness
 from seedbed.experiments.proof.held_out import expect_unseen, inputs_read
+from seedbed.experiments.proof.slicing import decide_slices
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.replay import STRICT
 from seedbed.experiments.sources import PastRuns
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import FEW_CANDIDATES, Verdict, rank, record_verdict, register
-from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import ReplayMode
-from seedbed.spending.ledger import Ledger
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Json, Store, digest, short
 
 AnswerWatcher = Callable[[Answer], None]
 """Called with what the stopping rule says after each unit."""
-
-TRIES = 3
-"""How often a run is tried that fails through no fault of the agent's."""
-
-ArmPlans = Sequence[tuple[Playbook, Sequence[Sequence[TaskReplicate]]]]
-"""Each playbook with the items that it performs for every unit."""
 
 
 async def compare(
@@ -68,6 +58,9 @@ async def compare(
     Several candidates are compared with the control one after the other, on the same tasks; the runs of the control are
     paid once. The verdict is that of the best, and `Verdict.ranking` has all. The error rate holds for up to ten
     candidates together; with more, it limits the share of false winners. `run_experiment` does each comparison.
+
+    After a verdict that may release the candidate, more tasks are run to look for tags on which it is worse, if
+    `options.slices` says so. The verdict stays what it is; `Verdict.slices` has the tags.
     """
     chosen = [candidates] if isinstance(candidates, Playbook) else list(candidates)
     _expect_options(options, chosen, replayed=isinstance(on, PastRuns))
@@ -89,7 +82,11 @@ async def compare(
         return replace(verdict, replays=replays)
 
     if len(chosen) == 1:
-        return await decide(chosen[0], options)
+        verdict = await decide(chosen[0], options)
+        for terms in options.slices if (verdict.finding, verdict.mode) == ("superior", "confirmatory") else ():
+            slices = await decide_slices(control, chosen[0], verdict, metric, context, terms)
+            verdict = replace(verdict, slices=slices)
+        return verdict
     alpha = USUAL_ALPHA if options.alpha is None else options.alpha
     # The best of several is to be confirmed: only a comparison of one candidate is an attempt to release it.
     share = replace(options, alpha=alpha / len(chosen), exploratory=True)
@@ -151,12 +148,12 @@ async def run_experiment(
     # A playbook against itself with the same replicates is one arm: each of its cells is paid once.
     arms = [(control, ours)] if (control, ours) == (candidate, theirs) else [(control, ours), (candidate, theirs)]
     failed = FailedRuns(context.store, plan.digest)
-    coming = (_cells_by_workers if context.remote else _cells)(arms, metric, context, failed)
-    async with context.present(), aclosing(coming) as units:
+    async with context.present(), aclosing(run_arms(arms, metric, context, failed)) as units:
         async for cells in units:
             with suppress(NotFound):  # somebody stopped it, or another process was faster
                 return Verdict.recall(context.store, plan.digest)
-            _expect_paid(cells, context.ledger, test)
+            if is_unpaid(cells, context):
+                raise budget_spent(context.ledger, f"after {len(test.answers)} of {len(test.units)} tasks")
             answer = test.read(cells[0], cells[-1])
             if watch:
                 watch(answer)
@@ -265,86 +262,7 @@ def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Cal
     return record_verdict(store, test.verdict(aborted=because.strip()), by=by, clock=clock)
 
 
-def _expect_paid(cells: Sequence[Sequence[Cell]], ledger: Ledger, test: SequentialTest) -> None:
-    """Raises BudgetSpent: a run that could not be paid does not count as a failure."""
-    if ledger.is_short and any(cell.value is None for arm in cells for cell in arm):
-        raise budget_spent(ledger, f"after {len(test.answers)} of {len(test.units)} tasks")
-
-
 def _judges(store: Store, metric: Json) -> Json:
     """The agreement with people of the judges that give the scores, by the digests of their identities."""
     known = {digest("metric", judge): deciding(agreements(store, judge)) for judge in judges_in(metric)}
     return {name: None if each is None else {"kappa": each.kappa, "low": each.low} for name, each in known.items()}
-
-
-async def _cells(
-    arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
-) -> AsyncGenerator[list[list[Cell]], None]:
-    """The cells of each arm, unit by unit; all arms run a unit at the same time."""
-    pays = [await _payer(playbook, [*chain(*plan)], metric, context, failed) for playbook, plan in arms]
-
-    async def perform(number: int) -> list[list[Cell]]:
-        each_run = zip(*(plan[number] for _, plan in arms), strict=True)
-        turns = [(pay, item) for run in each_run for pay, item in zip(pays, run, strict=True)]
-        async with aclosing(in_order(turns, lambda turn: turn[0](turn[1]), at_once=context.at_once)) as coming:
-            cells = [cell async for cell in coming]
-        return [cells[arm :: len(arms)] for arm in range(len(arms))]
-
-    largest = len(arms) * max(map(len, arms[0][1]))
-    numbers = range(len(arms[0][1]))
-    async with aclosing(in_order(numbers, perform, at_once=max(1, context.at_once // largest))) as coming:
-        async for cells in coming:
-            yield cells
-
-
-async def _payer(
-    playbook: Playbook,
-    plan: Sequence[TaskReplicate],
-    metric: Metric,
-    context: EvaluationContext,
-    failed: FailedRuns,
-) -> Callable[[TaskReplicate], Awaitable[Cell]]:
-    """A function that returns the cell of an item: a known one, an earlier failure, or that of a new run."""
-    cells = await asyncio.to_thread(cells_of, playbook, plan, [metric], context)
-    naming = Naming(playbook.digest, context.identity(playbook), [metric.identity])
-
-    async def pay(item: TaskReplicate) -> Cell:
-        (key,) = naming(*item).cells
-        if key in failed:
-            return failed[key]
-        for _ in range(TRIES):
-            (cell,) = await cells(item)
-            if cell.fault != "infrastructure" or context.ledger.is_short:
-                break
-        return cell if context.ledger.is_short else await _settle(cell, failed, context)
-
-    return pay
-
-
-async def _settle(cell: Cell, failed: FailedRuns, context: EvaluationContext) -> Cell:
-    """The cell, or its earlier failure in this experiment; a new failure is recorded."""
-    if cell.key in failed:
-        return failed[cell.key]
-    for fact in failed.new([cell], context.clock(), context.by):
-        await context.journal.add(fact)
-    return cell
-
-
-async def _cells_by_workers(
-    arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
-) -> AsyncGenerator[list[list[Cell]], None]:
-    """The same by other processes: each arm in its order, both at the same time."""
-    assert context.remote
-    streams = [context.remote.cells(playbook, [*chain(*plan)], [metric], context) for playbook, plan in arms]
-
-    async def take(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
-        cells = [(await anext(stream))[0] for _ in range(count)]
-        return cells if context.ledger.is_short else [await _settle(cell, failed, context) for cell in cells]
-
-    try:
-        for number in range(len(arms[0][1])):
-            counts = [len(plan[number]) for _, plan in arms]
-            yield list(await asyncio.gather(*map(take, streams, counts)))
-    finally:
-        for stream in streams:
-            await stream.aclose()

@@ -45,6 +45,10 @@ class Forecast:
     fixed: int
     detectable: float
     usd_per_unit: float | None
+    tags: int = 0
+    """Of how many tags it is found out after a superior verdict whether the candidate is worse on them."""
+    tag_units: int = 0
+    """How many units these have: so many may be run in all."""
 
     def usd(self, units: float) -> float | None:
         """The expected cost of this many units."""
@@ -74,9 +78,14 @@ def forecast(
     design = replace(options.design(alpha, choice), first_replicates=(0, 0), channel="")
     read = inputs_read(control, candidate)
     experiment = Experiment.plan(control.digest, candidate.digest, tasks, metric, models={}, design=design, inputs=read)
-    return forecast_experiment(
+    expected = forecast_experiment(
         store, experiment, tasks, effect=options.effect or USUAL_EFFECT, discordance=options.discordance
     )
+    if options.exploratory or not options.slices:
+        return expected
+    by_terms = [terms.tags(experiment.units(tasks)) for terms in options.slices]
+    units = {place for tags in by_terms for places in tags.values() for place in places}
+    return replace(expected, tags=max(map(len, by_terms)), tag_units=len(units))
 
 
 def forecast_experiment(

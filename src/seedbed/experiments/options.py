@@ -10,6 +10,7 @@ from seedbed.errors import Problem, SettingsError, shown
 from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.experiment import RULE_NAMES, Design, Mode, RuleChoice
 from seedbed.experiments.proof.attempts import AttemptTerms
+from seedbed.experiments.slices import SliceTerms
 from seedbed.plugins import suggestion
 from seedbed.stats.sequential.betting import BettingGoal
 
@@ -51,6 +52,9 @@ class Comparing:
     attempts: AttemptTerms | None = None
     """How attempts to replace the control share the error rate, if a channel serves it; a workspace takes this from its
     settings. None if no channel does: the comparison is exploratory."""
+    slices: tuple[SliceTerms, ...] = ()
+    """How to look for tags on which the candidate is worse, after a verdict that may release it; a workspace takes this
+    from the gates `no_slice_worse` of the channels that serve the control."""
 
     def __post_init__(self) -> None:
         if problems := [*self._problems()]:

@@ -53,39 +53,25 @@ class SequentialTest:
         """Take the cells of the next unit, and answer."""
         for cell in (*control, *candidate):
             expect_score(self.metric, cell)
-        failure = self.plan.failure_counts_as
-        before, after = self._mean(control, 1 - failure), self._mean(candidate, failure)
+        scores = unit_scores(self.plan, control, candidate)
         self.cells += [*control, *candidate]
         for arm, cells in zip(self._arms.values(), (control, candidate), strict=True):
             arm.extend(cells)
-        self._scores.append((before, after))
-        # Equal means may differ by rounding.
-        gain = after - before if self.plan.better == "higher" else before - after
-        self._gains.append(0.0 if math.isclose(before, after, abs_tol=1e-12) else gain)
+        self._scores.append(scores)
+        self._gains.append(gain(self.plan, *scores))
         self.answers.append(self.rule.update(self._gains[-1], len(self._gains)))
         return self.answers[-1]
-
-    def _mean(self, cells: Sequence[Cell], missing: float) -> float:
-        """The mean score of an arm. What is missing counts against the candidate: as the control's success, or as the
-        candidate's failure. So losing answers never helps it."""
-        worst = self.plan.failure_counts_as
-        return statistics.fmean(
-            cell.value if cell.value is not None else missing if self._is_missing(cell) else worst for cell in cells
-        )
-
-    def _is_missing(self, cell: Cell) -> bool:
-        return cell.value is None and cell.fault in ("infrastructure", "metric")
 
     def verdict(
         self, *, evidence: Digest = "", judges: Json | None = None, replay: Json | None = None, aborted: str = ""
     ) -> Verdict:
         """The verdict so far. `aborted` is the reason if a person stopped the experiment."""
         failed = tuple(cell.key for cell in self.cells if cell.value is None)
-        unscored = tuple(cell.key for cell in self.cells if cell.value is None and (cell.run or self._is_missing(cell)))
+        unscored = tuple(cell.key for cell in self.cells if cell.value is None and (cell.run or _is_missing(cell)))
         because = aborted and f"stopped by hand: {aborted}"
         most = MISSING if self.plan.inputs is not None else MISSING / 2
         for name, cells in self._arms.items():
-            missing = sum(cell.value is None and bool(cell.run or self._is_missing(cell)) for cell in cells)
+            missing = sum(cell.value is None and bool(cell.run or _is_missing(cell)) for cell in cells)
             if missing > most * len(cells):
                 because = f"{missing} of {len(cells)} runs of the {name} got no score; at most {most:.0%} may"
         answer = self.rule.answer
@@ -111,7 +97,7 @@ class SequentialTest:
             high=plain[2],
             p=answer.p,
             alpha=self.rule.alpha,
-            outcomes="".join(SIGNS[float((gain > 0) - (gain < 0))] for gain in self._gains),
+            outcomes="".join(SIGNS[float((each > 0) - (each < 0))] for each in self._gains),
             rule=self.rule.name,
             guarantee=self.rule.guarantee,
             because=because,
@@ -136,7 +122,7 @@ class SequentialTest:
 
     def _observed(self) -> tuple[float, float] | None:
         """The means of what was scored, if anything is missing."""
-        if not any(map(self._is_missing, self.cells)):
+        if not any(map(_is_missing, self.cells)):
             return None
         control, candidate = ([cell.value for cell in arm if cell.value is not None] for arm in self._arms.values())
         return statistics.fmean(control or [0.0]), statistics.fmean(candidate or [0.0])
@@ -168,6 +154,29 @@ class SequentialTest:
             wins = max(inferior, futility.most_wins(differed, answer.ties))
             most.append(wins if wins >= 0 else None)
         return most
+
+
+def unit_scores(plan: Experiment, control: Sequence[Cell], candidate: Sequence[Cell]) -> tuple[float, float]:
+    """The mean scores of both arms at a unit. What is missing counts against the candidate: as the control's success,
+    or as the candidate's failure. So losing answers never helps it."""
+    worst = plan.failure_counts_as
+
+    def mean(cells: Sequence[Cell], missing: float) -> float:
+        return statistics.fmean(
+            cell.value if cell.value is not None else missing if _is_missing(cell) else worst for cell in cells
+        )
+
+    return mean(control, 1 - worst), mean(candidate, worst)
+
+
+def gain(plan: Experiment, before: float, after: float) -> float:
+    """How much better the candidate did at a unit. Equal means may differ by rounding."""
+    difference = after - before if plan.better == "higher" else before - after
+    return 0.0 if math.isclose(before, after, abs_tol=1e-12) else difference
+
+
+def _is_missing(cell: Cell) -> bool:
+    return cell.value is None and cell.fault in ("infrastructure", "metric")
 
 
 def _shown(interval: Interval | None) -> tuple[float | None, float | None, float | None]:

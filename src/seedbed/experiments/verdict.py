@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
 from seedbed.experiments.experiment import Experiment, Mode
 from seedbed.experiments.replay.coverage import ReplayedRuns
+from seedbed.experiments.slices import Slices
 from seedbed.plugins import load, optional
 from seedbed.stats.arrays import Direction
 from seedbed.stats.multiplicity import e_bh, holm
@@ -25,7 +27,7 @@ Finding: TypeAlias = Literal["superior", "non-inferior", "equivalent", "inferior
 
 ExperimentState: TypeAlias = Literal["running", "completed", "aborted"]
 
-NOT_STORED = ("is_final", "ranking", "replays")
+NOT_STORED = ("is_final", "ranking", "replays", "slices")
 """Fields of a verdict that are not part of the recorded fact."""
 
 FEW_CANDIDATES = 10
@@ -109,6 +111,8 @@ class Verdict:
     """Of the best of several candidates: all of them."""
     replays: ReplayedRuns | None = field(default=None, compare=False, repr=False)
     """Of a verdict about replays that was just given: how far they can be trusted, and which runs were left out."""
+    slices: Slices | None = field(default=None, compare=False, repr=False)
+    """What the tasks that were run after it say of each tag, if any were. It stays what it is because of them."""
 
     @property
     def things(self) -> str:
@@ -174,11 +178,15 @@ class Verdict:
         return frame
 
     def body(self) -> Json:
-        body = asdict(replace(self, ranking=None, replays=None))
+        body = asdict(replace(self, ranking=None, replays=None, slices=None))
         for name in NOT_STORED:
             del body[name]
         listed = {"scores": [list(pair) for pair in self.scores], "failed": list(self.failed)}
         return {**body, **listed, "unscored": list(self.unscored), "observed": self.observed and list(self.observed)}
+
+    def document(self) -> Json:
+        """The recorded body, and what is known of each tag."""
+        return {**self.body(), "slices": self.slices and self.slices.body()}
 
     @classmethod
     def from_body(cls, body: Json) -> Verdict:
@@ -192,8 +200,9 @@ class Verdict:
 
     @classmethod
     def recall(cls, store: Store, experiment: Digest) -> Verdict:
+        """The recorded verdict, with what was recorded last of its tags."""
         for fact in store.facts(Query(kind="verdict", key=experiment)):
-            return cls.from_body(fact.body)
+            return replace(cls.from_body(fact.body), slices=Slices.newest(store, experiment))
         raise NotFound(f"experiment {short(experiment)} has no verdict in this store. Run the comparison first")
 
 
@@ -304,8 +313,9 @@ def experiment_status(store: Store, experiment: Digest) -> ExperimentStatus:
     begun = next(iter(store.facts(Query(kind="comparison", key=experiment))), None)
     if begun is None:
         raise NotFound(f"no experiment {shown(experiment)} was begun in this store. Run the comparison first")
-    fact = next(iter(store.facts(Query(kind="verdict", key=experiment))), None)
-    known = Verdict.from_body(fact.body) if fact else None
+    known = None
+    with suppress(NotFound):
+        known = Verdict.recall(store, experiment)
     status: ExperimentState = "running" if known is None else "aborted" if known.aborted else "completed"
     return ExperimentStatus(Experiment.from_content(store.get(experiment)), begun, status, known)
 

@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema
 from seedbed.errors import Problem, shown
 from seedbed.plugins import offered, suggestion
 from seedbed.settings.section import Expected, Section, problems, refusal
-from seedbed.settings.values import ErrorRate, Fraction, NonNegative, Time, Words
+from seedbed.settings.values import ErrorRate, Fraction, NonNegative, PositiveCount, Time, Words
 
 GROUP = "seedbed.gates"
 """The entry points by which a package offers gates: async functions `(request, **options)`, or classes of them."""
@@ -86,6 +86,14 @@ class NotWorseOptions(Section):
         return self.metrics
 
 
+class NoSliceWorseOptions(Section):
+    example = "{margin: 0.1, false: 0.1, least: 30}"
+
+    margin: Fraction = 0.1
+    false: ErrorRate = 0.1
+    least: PositiveCount = 30
+
+
 class RulesKeptOptions(Section):
     example = "{unless: reviewed}"
 
@@ -136,6 +144,7 @@ class NoOptions(Section):
 GateOptions: TypeAlias = (
     BetterOptions
     | NotWorseOptions
+    | NoSliceWorseOptions
     | RulesKeptOptions
     | MaxChangeOptions
     | ContentOptions
@@ -152,6 +161,7 @@ BUILT_IN: Mapping[str, Any] = {
     "schema": NoOptions,
     "better": BetterOptions,
     "not_worse": NotWorseOptions,
+    "no_slice_worse": NoSliceWorseOptions,
     "held_out": NoOptions,
     "rules_kept": RulesKeptOptions,
     "max_change": MaxChangeOptions,
@@ -166,7 +176,7 @@ BUILT_IN: Mapping[str, Any] = {
 """The options of each gate that comes with seedbed."""
 NEED_OPTIONS = ("not_worse", "max_change", "cooldown")
 """Gates that need options."""
-DEFAULT_GATES = ("better", "held_out", "rules_kept")
+DEFAULT_GATES = ("better", "held_out", "rules_kept", "no_slice_worse")
 """The default of `require`."""
 DEFAULT_FIDELITY = 0.9
 

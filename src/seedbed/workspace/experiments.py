@@ -36,7 +36,7 @@ from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_st
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.audit import audit
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
-from seedbed.release.gates.registry import build_gates, build_terms
+from seedbed.release.gates.registry import build_gates, build_slice_terms, build_terms
 from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
 from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
@@ -101,10 +101,12 @@ class Experiments:
         return replace(options, terms=self.terms(options.channel, options.alpha)) if options.channel else options
 
     def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
-        """The options with the terms of attempts, if a channel serves the control: the comparison may replace it."""
+        """The options with the terms of attempts and of slices, if a channel serves the control: the comparison may
+        replace it there."""
         refs = self._resources.store.refs("channels/")
-        serving = [ref for ref in refs if stable_of(ref.target) == control.digest]
-        return replace(options, attempts=AttemptTerms()) if serving else options
+        names = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == control.digest]
+        terms = [each for name in names for each in build_slice_terms(self._resources.protection(name))]
+        return replace(options, attempts=AttemptTerms(), slices=tuple(dict.fromkeys(terms))) if names else options
 
     def compare_live(
         self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None
@@ -152,8 +154,9 @@ class Experiments:
         options: Comparing = DEFAULT,
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
-        chosen, decided_by = self._execution.metric(metric), self._for_channel(options)
+        chosen = self._execution.metric(metric)
         old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on))
+        decided_by = self._for_release(self._for_channel(options), old)
         return forecast(old, new, tasks, chosen, self._resources.store, decided_by)
 
     async def estimate(

@@ -432,3 +432,21 @@ def test_runs_of_another_time_are_left_out(past: None, seedbed: Seedbed) -> None
     done = seedbed(*COMPARE, "--replay", "20", "--since", "2999-01-01")
     assert done.code == 1
     assert "a longer time" in done.err
+
+
+def test_tags_are_planned_for_looked_at_and_shown(space: Path, seedbed: Seedbed) -> None:
+    rows = [{**json.loads(line), "tags": ["mail"]} for line in tasks(60).splitlines()]
+    write(
+        space,
+        tasks__jsonl="".join(f"{json.dumps(row)}\n" for row in rows),
+        seedbed__yaml=WORKSPACE.replace("rules_kept]", "rules_kept, no_slice_worse]"),
+    )
+    assert seedbed("release", "sorter.yaml", "--to", "production", "--because", "the first one").code == 0
+    assert "if superior, up to 60 tasks in all" in " ".join(seedbed(*COMPARE, "--plan").out.split())
+    done = seedbed(*COMPARE, "--json")
+    assert keeps_promise(done.json, "compare")
+    assert [(each["tag"], each["finding"]) for each in done.json["slices"]["tags"]] == [("mail", "not worse")]
+    shown = seedbed("experiment", "show", done.json["experiment"][3:13])
+    assert "worse on none of 1 tag" in shown.out
+    assert facts("slices") == 1
+    assert seedbed("release", "better.yaml", "--to", "production").code == 0

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
+from seedbed.cli import output
 from seedbed.cli.views import verdict as verdicts
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.replay.coverage import ReplayedRuns
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.replay.fidelity import Fidelity, ReplayAgreement
 from seedbed.experiments.replay.replay import ReplayableTasks
+from seedbed.experiments.slices import Slice, Slices, SliceTerms
 from seedbed.experiments.verdict import Finding, RankedCandidate, Ranking, Verdict
 from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.stats.sequential.exact import ExactMcNemar
@@ -155,3 +157,46 @@ def test_an_estimate_whose_replays_do_not_count_says_why() -> None:
     )
     for told in ("too few live runs", "not known", "[+0.250, +0.750]", "at least 20 live runs", "1 run", "75%"):
         assert told in text
+
+
+def slice_of(tag: str, finding: Any, difference: float, **more: Any) -> Slice:
+    figures: dict[str, Any] = {"tasks": 120, "at_most": 240, "wins": 1, "ties": 2, "losses": 3, "p": 0.00012, **more}
+    return Slice(
+        tag=tag, finding=finding, difference=difference, low=difference - 0.1, high=difference + 0.1, **figures
+    )
+
+
+SLICES = Slices(
+    experiment=VERDICT.experiment,
+    terms=SliceTerms(),
+    tags=(
+        slice_of("salient_translation_error_detection", "worse", -0.15),
+        slice_of("names", "inconclusive", -0.02, p=0.4),
+        slice_of("dates", "not worse", 0.1, p=1.0),
+    ),
+    tasks=3_100,
+    cost_usd=12.5,
+)
+
+
+def test_every_tag_has_a_line_that_fits_a_narrow_terminal_the_worst_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(width=80, highlight=False, color_system=None)
+    monkeypatch.setattr(output, "console", lambda: console)
+    with console.capture() as captured:
+        console.print(verdicts.slices_view(SLICES))
+    lines = captured.get().splitlines()
+    assert lines[0].startswith("worse on 1 of 3 tags, after 3,100 tasks in all and $12.5")
+    assert [line.split()[0].rstrip("…")[:10] for line in lines[3:]] == ["salient_tr", "names", "dates"]
+    assert "worse" in lines[3]
+    assert "-0.150   [-0.250, -0.050]" in lines[3]
+    assert "120/240" in lines[3]
+    assert max(map(len, lines)) <= 80
+
+
+def test_tags_that_a_budget_left_open_say_what_to_do() -> None:
+    left = replace(SLICES, tags=(slice_of("names", "open", 0.0, p=None),))
+    assert "1 of 1 tag not decided: compare again with a higher limit" in shown(verdicts.slices_view(left))
+    fine = replace(SLICES, tags=SLICES.tags[1:])
+    text = shown(verdicts.verdict_view(replace(VERDICT, slices=fine), RULE))
+    assert "superior" in text
+    assert "worse on none of 2 tags" in text

@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from loop_samples import agent, bench, numbers
+from rich.console import Console
 
+from seedbed.cli.views.verdict import forecast_view
 from seedbed.errors import SeedbedError
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.experiment import Design, Experiment
-from seedbed.experiments.forecast import forecast_experiment
+from seedbed.experiments.forecast import Forecast, forecast, forecast_experiment
+from seedbed.experiments.options import Comparing
+from seedbed.experiments.slices import SliceTerms
 from seedbed.storage.memory import MemoryStore
 
 OLD, NEW = agent("x"), agent(".*")
@@ -31,6 +37,22 @@ def test_it_tells_what_to_expect_and_changes_nothing() -> None:
     assert told.curve[0][0] == 0.0
     assert told.fixed > told.expected.tasks_if_better
     assert told.document()["expected_cost_usd"] == {"equal": None, "better": None, "worse": None}
+
+
+def test_it_tells_that_more_tasks_may_be_run_for_the_tags() -> None:
+    store, tasks = MemoryStore(), Dataset(tuple(replace(task, tags=(f"{n % 3}",)) for n, task in enumerate(TASKS)))
+    told = forecast(OLD, NEW, tasks, ExactMatch(), store, Comparing(slices=(SliceTerms(), SliceTerms(least=34))))
+    assert (told.tags, told.tag_units) == (3, 100)
+    assert forecast(OLD, NEW, tasks, ExactMatch(), store).tags == 0
+    assert forecast(OLD, NEW, tasks, ExactMatch(), store, Comparing(slices=(SliceTerms(),), exploratory=True)).tags == 0
+    assert "if superior, up to 100 tasks in all to see whether any of 3 tags is worse" in " ".join(shown(told).split())
+
+
+def shown(told: Forecast) -> str:
+    console = Console(width=160, highlight=False, color_system=None)
+    with console.capture() as captured:
+        console.print(forecast_view(told))
+    return captured.get()
 
 
 def test_those_who_give_up_sooner_need_fewer_tasks_for_candidates_that_are_no_better() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from seedbed.errors import SettingsError
 from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.slices import SliceTerms
 from seedbed.playbooks.formats import import_document
 from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.content import ContentGate
@@ -17,7 +18,7 @@ from seedbed.release.gates.error_budget import error_budget
 from seedbed.release.gates.gate import Gate
 from seedbed.release.gates.held_out import held_out
 from seedbed.release.gates.max_change import MaxChange
-from seedbed.release.gates.not_worse import NotWorse
+from seedbed.release.gates.not_worse import NoSliceWorse, NotWorse
 from seedbed.release.gates.redundant import redundant
 from seedbed.release.gates.registry import build_gates, build_panel, build_terms
 from seedbed.release.gates.replay_fidelity import ReplayFidelity
@@ -42,7 +43,7 @@ def terms(protection: Any) -> BudgetTerms:
 
 
 def test_a_channel_that_says_nothing_requires_all_evidence() -> None:
-    assert gates("production", {}) == [BetterGate(), held_out, rules_kept]
+    assert gates("production", {}) == [BetterGate(), held_out, rules_kept, NoSliceWorse()]
 
 
 def test_every_gate_is_read_with_its_settings_and_the_same_panel() -> None:
@@ -50,6 +51,8 @@ def test_every_gate_is_read_with_its_settings_and_the_same_panel() -> None:
         "schema",
         {"not_worse": {"metrics": ["safety", "cost_usd"], "margin": 0.01}},
         {"not_worse": {"metrics": {"safety": 0.01, "cost_usd": 0.002}, "error": 0.01}},
+        "no_slice_worse",
+        {"no_slice_worse": {"margin": 0.05, "false": 0.2, "least": 50}},
         {"max_change": {"number": 0.1, "text": 400, "since_last_review": 0.3}},
         "redundant",
         "content",
@@ -67,6 +70,8 @@ def test_every_gate_is_read_with_its_settings_and_the_same_panel() -> None:
         schema,
         NotWorse({"safety": 0.01, "cost_usd": 0.01}),
         NotWorse({"safety": 0.01, "cost_usd": 0.002}, 0.01),
+        NoSliceWorse(),
+        NoSliceWorse(SliceTerms(0.05, 0.2, 50)),
         MaxChange(0.1, 400, 0.3, jury),
         redundant,
         ContentGate(),
@@ -87,6 +92,9 @@ def test_every_gate_is_read_with_its_settings_and_the_same_panel() -> None:
         ({"require": [{"not_worse": {"metrics": ["safety"]}}]}, "require[0].not_worse.margin"),
         ({"require": [{"not_worse": {"metrics": [], "margin": 0.1}}]}, "require[0].not_worse.metrics"),
         ({"require": [{"not_worse": {"metrics": {"safety": -1}}}]}, "require[0].not_worse.metrics"),
+        ({"require": [{"no_slice_worse": {"margin": 0.0}}]}, "require[0].no_slice_worse.margin"),
+        ({"require": [{"no_slice_worse": {"false": 0.5}}]}, "require[0].no_slice_worse.false"),
+        ({"require": [{"no_slice_worse": {"least": 0}}]}, "require[0].no_slice_worse.least"),
         ({"require": [{"risk": {"allow": ["fun"]}}]}, "require[0].risk.allow"),
         ({"require": [{"content": {"constant": 2.0}}]}, "require[0].content.constant"),
         ({"require": [{"content": {"allow": ["lies"]}}]}, "require[0].content.allow"),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from loop_samples import ORACLE, bench, numbers
+from loop_samples import CONFIRMING, ORACLE, bench, numbers
 from release_samples import NEW, OLD, POOR, TASKS, change, compared, kept, scored
 
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, metric
 from seedbed.evaluation.metrics.registry import parse_metric
-from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.compare import compare, run_experiment
 from seedbed.experiments.options import Comparing
+from seedbed.experiments.slices import SliceTerms
+from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
-from seedbed.release.gates.not_worse import NotWorse
+from seedbed.release.gates.not_worse import NoSliceWorse, NotWorse
 from seedbed.storage.store import short
 
 COST = NotWorse({"cost_usd": 0.01})
@@ -127,3 +132,42 @@ async def test_a_task_set_is_called_by_its_name_where_it_has_one(library: Librar
     assert refusal
     assert refusal.remedy.endswith("--on counting --metric cost_usd --replicates 2")
     assert "at 0 of 60 tasks" in refusal.found
+
+
+# Tags
+
+
+def tagged(*tags: str) -> Dataset:
+    return Dataset(tuple(replace(task, tags=tags) for task in numbers(40, first=30)))
+
+
+async def looked_at(library: Library, tasks: Dataset, terms: SliceTerms) -> Verdict:
+    options = replace(CONFIRMING, slices=(terms,))
+    return await compare(OLD, NEW, tasks, ExactMatch(), bench(library.store), options)
+
+
+async def test_one_that_is_worse_on_no_tag_passes_with_the_terms_that_were_used(library: Library) -> None:
+    terms = SliceTerms(least=20)
+    verdict = await looked_at(library, tagged("mail"), terms)
+    assert await NoSliceWorse(terms)(change(library, verdict)) is None
+    refusal = await NoSliceWorse(SliceTerms(margin=0.05))(change(library, verdict))
+    assert refusal
+    assert "has no results by tag on these terms" in refusal.found
+    assert refusal.expected == "results for each tag with 30 tasks or more"
+
+
+async def test_tags_that_nobody_has_looked_at_do_not_pass(library: Library) -> None:
+    verdict = await compared(library, tasks=tagged("mail"))
+    refusal = await NoSliceWorse()(change(library, verdict))
+    assert refusal
+    assert "has no results by tag" in refusal.found
+    command = f"seedbed compare {short(OLD.digest)} {short(NEW.digest)} --on DATASET"
+    assert refusal.remedy == f"Compare again, with the same tasks and options: {command}"
+
+
+async def test_where_no_tag_has_enough_tasks_there_is_nothing_to_look_at(library: Library) -> None:
+    assert await NoSliceWorse()(change(library, await compared(library))) is None
+    assert await NoSliceWorse()(change(library, None, incumbent=None)) is None
+    refusal = await NoSliceWorse()(change(library, None))
+    assert refusal
+    assert refusal.found == "no verdict"

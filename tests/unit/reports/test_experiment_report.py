@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from loop_samples import agent, bench, numbers
+from loop_samples import CONFIRMING, agent, bench, numbers
 
 from seedbed.errors import Problem
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Metric, Score
-from seedbed.experiments.compare import abort, run_experiment
+from seedbed.experiments.compare import abort, compare, run_experiment
 from seedbed.experiments.experiment import Design, Experiment
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.proof.certificate import Certificate, certificate
+from seedbed.experiments.slices import SliceTerms
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment.report import to_markdown
 from seedbed.reports.experiment.view import ExperimentView
@@ -243,6 +246,20 @@ async def test_every_tag_has_the_paired_difference_of_its_tasks() -> None:
         signs = [sign for name, sign in read if tag in by_id[name].tags]
         assert interval == risk_difference(signs.count("+"), signs.count("-"), len(signs))
     assert [tag for tag, _ in account.strata] == ["even", "odd"]
+
+
+async def test_tags_that_were_looked_at_have_what_was_found_and_the_worst_comes_first() -> None:
+    store = MemoryStore()
+    options = replace(CONFIRMING, slices=(SliceTerms(),))
+    verdict = await compare(OLD, NEW, tasks(), ExactMatch(), bench(store), options)
+    assert verdict.slices
+    view = ExperimentView.of(certificate(store, verdict.experiment), tasks(), NAMES)
+    assert [tag for tag, _ in view.strata] == [each.tag for each in verdict.slices.tags]
+    assert [each.n for _, each in view.strata] == [each.tasks for each in verdict.slices.tags]
+    text = str(verdict.export("md", store=store))
+    worst = verdict.slices.tags[0]
+    assert re.search(rf"\| {worst.tag} \|.*\| {worst.tasks} \| {worst.finding} \|", text)
+    assert json.loads(str(verdict.export("json", store=store)))["slices"]["tags"][0]["tag"] == worst.tag
 
 
 async def test_tasks_of_one_source_count_once() -> None:

@@ -63,7 +63,7 @@ def show(call: Invocation, name: ExperimentName) -> None:
         ]
     )
     verdict = each.verdict
-    document = {**_document(each), "registered": plan.content(), "verdict": verdict.body() if verdict else None}
+    document = {**_document(each), "registered": plan.content(), "verdict": verdict.document() if verdict else None}
     call.show(document, Group(about, "", views.verdict_view(verdict, plan.rule)) if verdict else about)
 
 

@@ -316,7 +316,7 @@ def _show(call: Invocation, verdict: Verdict, rule: Any, sides: Sides) -> None:
         view = views.replay_view(verdict, verdict.replays, rule, sides.names)
         call.show(views.replay_document(verdict, verdict.replays), view)
     else:
-        call.show(verdict.body(), views.verdict_view(verdict, rule, sides.names))
+        call.show(verdict.document(), views.verdict_view(verdict, rule, sides.names))
 
 
 def _exit_code(verdict: Verdict, goal: str) -> int:

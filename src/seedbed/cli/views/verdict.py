@@ -10,10 +10,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.cli.output import line, money
+from seedbed.cli.output import Column, line, money
 from seedbed.experiments.forecast import Forecast
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
+from seedbed.experiments.slices import Slices
 from seedbed.experiments.verdict import Ranking, Verdict, in_words
 from seedbed.release.live_comparison import LiveComparison
 from seedbed.reports.experiment.view import NamePair
@@ -30,6 +31,9 @@ FINDINGS = {
     "inconclusive": "bold yellow",
     "invalid": "bold magenta",
 }
+
+
+TAG_FINDINGS = {"worse": "bold red", "not worse": "green", "inconclusive": "yellow", "open": "yellow"}
 
 
 def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) -> RenderableType:
@@ -53,7 +57,26 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
         ("experiment", line((short(verdict.experiment), "yellow"))),
     ]
     heading = line((verdict.finding, FINDINGS[verdict.finding]), f": {in_words(verdict, rule, names)}")
-    return Group(heading, output.facts(pairs))
+    tags = ["", slices_view(verdict.slices)] if verdict.slices else []
+    return Group(heading, output.facts(pairs), *tags)
+
+
+def slices_view(slices: Slices) -> RenderableType:
+    """Every tag with its interval, the worst first."""
+    columns = (
+        Column("tag", lambda each: each.tag, flexible=True),
+        Column("finding", lambda each: line((each.finding, TAG_FINDINGS[each.finding]))),
+        Column("difference", lambda each: f"{each.difference:+.3f}", number=True),
+        Column("95%", lambda each: f"[{each.low:+.3f}, {each.high:+.3f}]", number=True),
+        Column("tasks", lambda each: f"{each.tasks}/{each.at_most}", 1, True),
+    )
+    worse, many = slices.worse, counted(len(slices.tags), "tag")
+    answer = f"worse on {len(worse)} of {many}" if worse else f"worse on none of {many}"
+    if slices.open:
+        answer = f"{len(slices.open)} of {many} not decided: compare again with a higher limit"
+    style = "bold red" if worse else "bold yellow" if slices.open else "bold green"
+    run = f", after {slices.tasks:,} tasks in all and {money(slices.cost_usd)} more"
+    return Group(line((answer, style), run), output.listing(columns, slices.tags))
 
 
 def _missing(verdict: Verdict) -> str:
@@ -106,6 +129,7 @@ def forecast_view(forecast: Forecast) -> RenderableType:
             ("tasks", f"{forecast.units}; a test without looks would need {forecast.fixed} for nine times in ten"),
             ("least gain", f"{forecast.detectable:.3f} is found nine times in ten with all of them"),
             ("assumed", f"scores differ on {forecast.discordance:.0%} of the tasks (--discordance)"),
+            ("then", _then(forecast)),
         ]
     )
     curve = [(f"{effect:.2f}", f"{power:.3f}", "█" * round(20 * power)) for effect, power in forecast.curve]
@@ -116,6 +140,15 @@ def forecast_view(forecast: Forecast) -> RenderableType:
         "",
         output.table("true gain #", "power #", "", rows=curve),
     )
+
+
+def _then(forecast: Forecast) -> str:
+    """What may be run after a superior verdict."""
+    if not forecast.tags:
+        return ""
+    cost = forecast.usd(forecast.tag_units)
+    most = f"up to {forecast.tag_units:,} tasks in all" + ("" if cost is None else f" ({money(cost)})")
+    return f"if superior, {most} to see whether any of {counted(forecast.tags, 'tag')} is worse"
 
 
 def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableType:
@@ -136,7 +169,7 @@ def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableTyp
 
 
 def replay_document(verdict: Verdict, replays: ReplayedRuns) -> Json:
-    return {"verdict": verdict.body(), **_replays_document(replays)}
+    return {"verdict": verdict.document(), **_replays_document(replays)}
 
 
 def _replays_document(replays: ReplayedRuns) -> Json:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import cast
 
 from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
-from seedbed.evaluation.cells import Cell, Naming, recorded_cells
+from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.failed_runs import FailedRuns
+from seedbed.experiments.arms import recorded_arms
 from seedbed.experiments.evidence import evidence_of, facts_by_key
 from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
 from seedbed.experiments.proof.attempts import attempt_of, check_attempts
 from seedbed.experiments.proof.freshness import freshness
+<<<<<<< HEAD
 from seedbed.experiments.proof.rescoring import built_in, rescore
 from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
+=======
+from seedbed.experiments.proof.slicing import check_slices
+from seedbed.experiments.replay.coverage import Coverage, differences, recorded_coverage
+>>>>>>> slices
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import NOT_STORED, Verdict
@@ -86,7 +91,7 @@ class Certificate:
 
     def document(self) -> Json:
         return {
-            "verdict": self.verdict.body(),
+            "verdict": self.verdict.document(),
             "experiment": self.experiment.content(),
             "path": [asdict(answer) for answer in self.path],
             "flags": self.flags,
@@ -112,7 +117,9 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     if plan.order != tuple(task.id for unit in drawn(tasks, plan.seed, plan.inputs) for task in unit):
         problems.append(Problem("order", "another order of tasks", f"the one drawn from seed {plan.seed}"))
     reading = SequentialTest(plan, tasks, verdict.metric)
-    read = list(_read(store, reading, verdict, problems))
+    read = recorded_arms(store, plan, reading.items(), range(min(verdict.tasks, len(reading.units))))
+    absent = [cell.key for pair in read for arm in pair for cell in arm if not cell.playbook]
+    problems += [Problem(f"cell {key}", "nothing", "the score that was read, or that its run failed") for key in absent]
     for control, candidate in read:
         if reading.rule.answer.verdict != "continue":
             problems.append(Problem("tasks", f"{verdict.tasks} read", f"{len(reading.answers)}, where the rule ended"))
@@ -132,9 +139,13 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         remedy = "Some cell, its run or an answer in it has changed since it was read."
         problems.append(Problem("evidence", short(evidence), short(verdict.evidence), remedy))
     covered = _covered(store, verdict, tasks, problems)
+<<<<<<< HEAD
     problems += _unfounded(store, plan, tasks)
     metric = built_in(plan.metric)
     problems += rescore(store, metric, tasks, cells) if metric else []
+=======
+    problems += [*_unfounded(store, plan, tasks), *check_slices(store, verdict)]
+>>>>>>> slices
     flags = {
         "registered_first": _begun_before(store, experiment),
         "candidate_scored_after_that": _fresh(store, experiment, [cell for _, arm in read for cell in arm]),
@@ -167,31 +178,6 @@ def _wrong_with(store: Store, experiment: Digest) -> Sequence[Problem]:
     except (SeedbedError, LookupError, TypeError, ValueError, AttributeError) as wrong:
         remedy = "Restore the store from a copy."
         return [Problem(f"verdict {short(experiment)}", str(wrong), "one that can be computed again", remedy)]
-
-
-def _read(
-    store: Store, reading: SequentialTest, verdict: Verdict, problems: list[Problem]
-) -> Iterator[tuple[Sequence[Cell], Sequence[Cell]]]:
-    """The cells of each unit that was read, from the store."""
-    plan, lapses = reading.plan, FailedRuns(store, verdict.experiment)
-    arms = []
-    for playbook, name, todo in zip((plan.control, plan.candidate), ARMS, reading.items(), strict=True):
-        units = todo[: verdict.tasks]
-        naming = Naming(playbook, plan.models[name], [plan.metric])
-        keys = [naming(*item).cells[0] for unit in units for item in unit]
-        known = {cell.key: cell for cell in recorded_cells(store, playbook, [key for key in keys if key not in lapses])}
-        arms.append([[_cell(naming(*item).cells[0], known, lapses, problems) for item in unit] for unit in units])
-    yield from zip(*arms, strict=True)
-
-
-def _cell(key: str, known: Mapping[str, Cell], lapses: FailedRuns, problems: list[Problem]) -> Cell:
-    """A cell as it counted: a run that failed in the experiment stays failed, even if a later one did not."""
-    if key in lapses:
-        return lapses[key]
-    if key not in known:
-        problems.append(Problem(f"cell {key}", "nothing", "the score that was read, or that its run failed"))
-        return Cell(key=key, playbook="", task="", replicate=0, metric="", value=None)
-    return known[key]
 
 
 def _differences(verdict: Verdict, again: Verdict, exempt: set[str], what: str) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""The `not_worse` gate: metrics by which a candidate need not be better, but must not be worse."""
+"""The `not_worse` gates: metrics by which a candidate need not be better but must not be worse, and tags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from seedbed.errors import NotFound, SettingsError
+from seedbed.errors import NotFound, SettingsError, shown
 from seedbed.evaluation.cells import Naming, TaskTexts
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import better
@@ -15,6 +15,7 @@ from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.proof.held_out import known_tasks
 from seedbed.experiments.replay.replay import is_replayed
+from seedbed.experiments.slices import Slices, SliceTerms
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
 from seedbed.stats.arrays import Direction
 from seedbed.stats.estimates import Interval, exact_rate, paired_interval
@@ -75,6 +76,44 @@ class NotWorse:
         remedies = [f"Run: {_command(request, plan, store, self.margins)}"] * bool(absent)
         remedies += ["Look for a better candidate, or compare on more tasks."] * bool(worse)
         return Refusal("not_worse", "; ".join([*absent, *worse]), limits, " ".join(remedies))
+
+
+@dataclass(frozen=True, slots=True)
+class NoSliceWorse:
+    """The candidate is worse on no tag with enough tasks, by what a comparison found out after its verdict.
+
+    It passes where there are no such tags: without them there is nothing to look at.
+    """
+
+    terms: SliceTerms = field(default_factory=SliceTerms)
+
+    async def __call__(self, request: ReleaseRequest) -> Refusal | None:
+        name, expected = "no_slice_worse", "a candidate that is worse on no tag"
+        if request.incumbent is None:
+            return None
+        if refusal := check_verdict(request, name, expected):
+            return refusal
+        store, verdict = request.library.store, request.verdict
+        assert verdict
+        if verdict.live:  # what users say of it has no tags
+            return None
+        plan = Experiment.from_content(store.get(verdict.experiment))
+        try:
+            tags = self.terms.tags(plan.units(known_tasks(store, plan.dataset)))
+            if not tags:
+                return None
+            worse = Slices.recall(store, verdict.experiment, self.terms).worse
+        except NotFound as missing:
+            remedy = f"Compare again, with the same tasks and options: {compare_command(request)}"
+            return Refusal(name, str(missing), f"results for each tag with {self.terms.least} tasks or more", remedy)
+        if not worse:
+            return None
+        listed = ", ".join(
+            f"{shown(each.tag)} ({each.difference:+.3f} [{each.low:+.3f}, {each.high:+.3f}] after {each.tasks} tasks)"
+            for each in worse
+        )
+        remedy = f"Read what became worse: seedbed experiment show {short(verdict.experiment)}"
+        return Refusal(name, f"worse on {len(worse)} of {len(tags)} tags: {listed}", expected, remedy)
 
 
 def scores(

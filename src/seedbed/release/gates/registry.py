@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.slices import SliceTerms
 from seedbed.plugins import load, offered
 from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.content import ContentGate
@@ -23,7 +24,7 @@ from seedbed.release.gates.error_budget import error_budget
 from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
 from seedbed.release.gates.held_out import held_out
 from seedbed.release.gates.max_change import MaxChange
-from seedbed.release.gates.not_worse import NotWorse
+from seedbed.release.gates.not_worse import NoSliceWorse, NotWorse
 from seedbed.release.gates.redundant import redundant
 from seedbed.release.gates.replay_fidelity import ReplayFidelity
 from seedbed.release.gates.review import Review
@@ -32,7 +33,7 @@ from seedbed.release.gates.rules_kept import RulesKept, rules_kept
 from seedbed.release.gates.schema import schema
 from seedbed.release.review.panel import Panel
 from seedbed.settings.channels import ChannelSettings
-from seedbed.settings.gates import GROUP, GateSettings
+from seedbed.settings.gates import GROUP, GateSettings, NoSliceWorseOptions
 
 
 def build_gates(channel: str, settings: ChannelSettings) -> list[Gate]:
@@ -62,11 +63,20 @@ def build_terms(settings: ChannelSettings) -> BudgetTerms:
     return BudgetTerms(settings.error_budget.rate, settings.error_budget.control)
 
 
+def build_slice_terms(settings: ChannelSettings) -> list[SliceTerms]:
+    """The terms on which a channel looks for tags on which a candidate is worse, if it does."""
+    return [_slice_terms(gate.options) for gate in settings.require if isinstance(gate.options, NoSliceWorseOptions)]
+
+
 def _panel(settings: ChannelSettings) -> Panel:
     return Panel(dict(settings.reviewers or {}), settings.review.roles, settings.review.expires)
 
 
 # Built-in gates
+
+
+def _slice_terms(options: NoSliceWorseOptions) -> SliceTerms:
+    return SliceTerms(options.margin, options.false, options.least)
 
 
 def _max_change(options: Any, panel: Panel) -> Gate:
@@ -81,6 +91,7 @@ BUILT_IN: Mapping[str, _Builder] = {
     "schema": lambda _, __: schema,
     "better": lambda options, _: BetterGate(options.error, options.agreement, options.replays),
     "not_worse": lambda options, _: NotWorse(options.margins, options.error),
+    "no_slice_worse": lambda options, _: NoSliceWorse(_slice_terms(options)),
     "held_out": lambda _, __: held_out,
     "rules_kept": lambda options, panel: RulesKept(panel) if options.unless else rules_kept,
     "max_change": _max_change,

@@ -51,8 +51,14 @@ STATISTIC_MEANING = {
 }
 
 BY_TAG = (
-    "Look at parts, do not decide by them: of many, some differ by chance. Intervals are for a number of tasks fixed "
-    "in advance. A task with several tags counts in each, and so does a source whose tasks have several."
+    "Look at parts without a finding, do not decide by them: of many, some differ by chance. Their intervals are for a "
+    "number of tasks fixed in advance. A task with several tags counts in each, and so does a source whose tasks have "
+    "several."
+)
+
+AFTER_VERDICT = (
+    "After the verdict, more tasks of each tag were run. The interval of a tag with a finding holds wherever it ended, "
+    "and the findings of all tags together have one rate of false alarms, so that they may decide a release."
 )
 
 
@@ -205,10 +211,13 @@ def _tags(view: ExperimentView) -> list[PagePart]:
     if not view.strata:
         return []
     drawn = [("all", view.plain, 0), *((tag, interval, 1) for tag, interval in view.strata[:TAGS])]
-    lines = [(name, *difference_texts(each), f"{each.n}") for name, each in view.strata]
-    table = PageTable(("tag", "difference", "95 % interval", "tasks"), lines, numbers=True)
+    slices = view.verdict.slices
+    known = {each.tag: each.finding for each in slices.tags} if slices else {}
+    lines = [(name, *difference_texts(each), f"{each.n}", known.get(name, "–")) for name, each in view.strata]
+    table = PageTable(("tag", "difference", "95 % interval", "tasks", "finding"), lines, numbers=True)
     figure = forest(drawn, "difference by tag", line=0.0, texts=difference_texts)
-    return [*picture("Difference", figure, "candidate minus control", table), Prose(BY_TAG)]
+    about = f"{AFTER_VERDICT} {BY_TAG}" if slices else BY_TAG
+    return [*picture("Difference", figure, "candidate minus control", table), Prose(about)]
 
 
-to_json, to_markdown, to_html = markdown.writers(page_of, lambda view: view.verdict.body())
+to_json, to_markdown, to_html = markdown.writers(page_of, lambda view: view.verdict.document())

@@ -327,12 +327,17 @@ class ExperimentView:
 
     @cached_property
     def strata(self) -> list[tuple[str, Interval]]:
-        """The difference, candidate minus control, on the tasks of each tag."""
+        """The difference, candidate minus control, on the tasks of each tag, the worst first: as it was found out after
+        the verdict, or else on the tasks that it read."""
         places: dict[str, list[tuple[float, float]]] = {}
         for unit, scores in zip(self.units, self.verdict.scores, strict=False):
             for tag in {tag for task in unit for tag in task.tags}:
                 places.setdefault(tag, []).append(scores)
-        return [(tag, _difference(scores)) for tag, scores in sorted(places.items())]
+        by_tag = {tag: _difference(scores) for tag, scores in sorted(places.items())}
+        for each in self.verdict.slices.tags if self.verdict.slices else ():
+            by_tag[each.tag] = _known(each.difference, each.low, each.high, each.tasks)
+        sign = 1.0 if self.verdict.better == "higher" else -1.0
+        return sorted(by_tag.items(), key=lambda row: sign * row[1].mean)
 
 
 def _one_text(interval: Interval, *, signed: bool = True) -> str:
