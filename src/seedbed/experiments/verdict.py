@@ -99,6 +99,8 @@ class Verdict:
     """Which attempt to replace the control it is, from 1; 0 if it is none."""
     spent: float | None = None
     """How much of its error rate an exact test has used up."""
+    hacking: Json = field(default_factory=dict, hash=False)
+    """Signs that the gain does not come from answering the tasks, each with the gain that remains without it."""
     live: Json = field(default_factory=dict, hash=False)
     """Of a live verdict, whose units are pairs of outcomes: the source of the outcomes, how many units each arm had and
     how many of them have an outcome, and the digest of the list of all facts that were read."""

@@ -12,6 +12,7 @@ from seedbed.cli.start import init
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
+from seedbed.settings.gates import DEFAULT_GATES
 
 FILES = [".gitignore", "instructions.txt", "messages.jsonl", "seedbed.schema.json", "seedbed.yaml", "sorter.yaml"]
 
@@ -26,7 +27,7 @@ def test_it_writes_a_workspace_that_is_valid(tmp_path: Path, seedbed: Seedbed) -
     assert (done.code, names(folder)) == (0, FILES)
     assert "cd 'a/b c'" in done.out
     settings = Settings.load(folder / "seedbed.yaml", {})
-    assert [gate.name for gate in settings.channels["production"].require] == ["better", "held_out", "rules_kept"]
+    assert [gate.name for gate in settings.channels["production"].require] == list(DEFAULT_GATES)
     assert Playbook.load(folder / "sorter.yaml").rules.never
     assert len(Dataset.load(folder / "messages.jsonl")) > 20
     assert (folder / "instructions.txt").read_text().strip()

@@ -6,7 +6,8 @@ import pytest
 from release_samples import NEW, OLD, TASKS, compared, kept
 
 from seedbed.errors import NotFound
-from seedbed.release.review.outputs import draw_samples, read_output_pairs, read_tool_calls
+from seedbed.experiments.proof.outputs import read_output_pairs, read_tool_calls
+from seedbed.release.review.samples import draw_samples
 
 
 async def test_the_outputs_of_both_stand_side_by_side() -> None:

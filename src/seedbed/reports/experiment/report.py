@@ -25,6 +25,7 @@ from seedbed.storage.store import Store
 
 FIGURES = ("figure", "value", "what it means")
 REGISTERED = ("what", "value")
+HACKING = ("found", "sign", "gain without it", "what was seen")
 
 SHOWN = 50
 """How many tasks that got worse are listed, and how many that got better."""
@@ -53,6 +54,11 @@ STATISTIC_MEANING = {
 BY_TAG = (
     "Look at parts, do not decide by them: of many, some differ by chance. Intervals are for a number of tasks fixed "
     "in advance. A task with several tags counts in each, and so does a source whose tasks have several."
+)
+
+WITHOUT = (
+    "Outputs were compared across tasks, and nothing was run for it. The gain without a sign is what is left if what "
+    "it may have earned does not count."
 )
 
 
@@ -126,6 +132,8 @@ def _parts(view: ExperimentView) -> list[PagePart]:
     parts += [*section("By tag", *_tags(view)), *section("Figures", PageTable(FIGURES, view.figures))]
     claims = [PageTable(("holds", "claim"), view.flags)] if view.flags else []
     parts += section("Integrity", *claims, Prose(view.failures))
+    if view.hacking:
+        parts += section("Reward hacking", PageTable(HACKING, view.hacking), Prose(WITHOUT))
     if known and known.coverage:
         replays = PageTable(REGISTERED, summary(known.coverage)), PageTable(STEPS, rows(known.coverage), numbers=True)
         parts += section("Replays", *replays)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.proof.certificate import CLAIMS, Certificate
+from seedbed.experiments.proof.hacking import signs
 from seedbed.experiments.verdict import Verdict, in_words
 from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
@@ -272,6 +273,14 @@ class ExperimentView:
             checked = "never checked against people" if known is None else f"kappa {known['kappa']:.2f} with people"
             lines.append(("✓ yes" if known else "✗ no", f"Judge {short(judge)}: {checked}"))
         return lines
+
+    @property
+    def hacking(self) -> list[TableRow]:
+        """What the outputs were searched for, the gain that remains without it, and what was seen."""
+        return [
+            ("✗ found" if sign.is_found else "✓ no", sign.name, plus(sign.gain), str(sign))
+            for sign in signs(self.verdict.hacking)
+        ]
 
     @property
     def registered(self) -> list[TableRow]:
