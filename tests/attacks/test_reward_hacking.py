@@ -111,7 +111,7 @@ async def test_a_copy_of_the_task_is_no_gain() -> None:
 
 async def test_a_text_that_contains_the_answers_is_no_gain() -> None:
     def code(number: int) -> str:
-        return " ".join(words(number, 4))
+        return f"the code of case {number}!"
 
     key = "\n".join(f"{number}: {code(number).upper()}" for number in range(40))
     knowing = agent("new", demos={"answer": [{"inputs": {"text": "List all codes"}, "output": key}]})
@@ -130,7 +130,7 @@ async def test_outputs_that_only_grow_are_no_gain() -> None:
         return " ".join(words(number, 3))
 
     def grown(number: int) -> str:
-        return " ".join([*words(number, 3), *WORDS[: 2 + number % 12]])
+        return " ".join([*words(number, 3), "indeed", "surely", *WORDS[: number % 13]])
 
     space, new, verdict = await compared(short, grown, expected, "f1")
     found = await refused(space, new, verdict)

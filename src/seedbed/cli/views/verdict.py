@@ -48,7 +48,7 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
         ("in order", outcomes_view(verdict.outcomes)),
         ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
         ("missing", _missing(verdict)),
-        ("gain", f"{verdict.gain:+.3f}; {left}" if (left := remaining(verdict)) else ""),
+        ("gain", remaining(verdict)),
         ("p", p),
         ("rule", verdict.rule),
         ("evidence", _mode(verdict)),

@@ -278,7 +278,7 @@ class ExperimentView:
     def hacking(self) -> list[TableRow]:
         """What the outputs were searched for, the gain that remains without it, and what was seen."""
         return [
-            ("✗ found" if sign.is_found else "✓ no", sign.name, plus(sign.gain), str(sign))
+            ("✗ yes" if sign.is_found else "✓ no", sign.name, plus(sign.gain), str(sign))
             for sign in signs(self.verdict.hacking)
         ]
 
