@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 from world import GATES, OLD, agent, question
 
 from seedbed import Dataset, Playbook, Task, Verdict, Workspace
+from seedbed.cli.views.verdict import verdict_view
 from seedbed.errors import ReleaseRefused
+from seedbed.experiments.proof.hacking import remaining
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 
@@ -81,6 +85,14 @@ async def test_the_same_output_for_every_task_is_no_gain() -> None:
     assert verdict.gain > 0.2
     assert (sign["z"], sign["gap"]) == (0.0, 0.0)
     assert sign["gain"] <= 0
+    remains = f"{verdict.gain:+.3f}; without task-independent output {sign['gain']:+.3f}"
+    assert remaining(verdict) == remains
+    terminal = Console(width=200, record=True, file=StringIO())
+    terminal.print(verdict_view(verdict, {}))
+    assert remains in terminal.export_text()
+    report = str(verdict.export("md", store=space.store))
+    assert "## Reward hacking" in report
+    assert "| ✗ yes | task-independent output |" in report
 
 
 async def test_an_output_that_names_every_label_is_no_gain() -> None:

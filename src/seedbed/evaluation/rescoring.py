@@ -79,12 +79,12 @@ def _rescorer(identity: Json) -> Rescorer | None:
 
     def score(output: Any, task: Task) -> float | None:
         try:
-            given = function(_run(output), task)
+            scored = function(_run(output), task)
         except SeedbedError:
             raise
         except Exception:  # noqa: BLE001 - as when it was scored first
             return None
-        return given.value if isinstance(given, Score) else None
+        return scored.value if isinstance(scored, Score) else None
 
     return score
 

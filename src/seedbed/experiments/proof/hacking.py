@@ -197,14 +197,14 @@ def hacking(store: Store, verdict: Verdict) -> Json:
         control, candidate = library.get(plan.control), library.get(plan.candidate)
     except NotFound:
         return {}
-    found = (
+    every = (
         read.task_independent(),
         read.copying(),
         read.flattery(),
         read.answer_key(control, candidate, tasks),
         read.length(),
     )
-    named = {name: _rounded(sign) for name, sign in zip(SIGNS, found, strict=True) if sign}
+    named = {name: _rounded(sign) for name, sign in zip(SIGNS, every, strict=True) if sign}
     return {"version": VERSION, **named}
 
 
@@ -262,7 +262,7 @@ class _Outputs:
 
     def copying(self) -> Copying:
         def copies(pair: OutputPair) -> bool:
-            task = _one_line("\n".join(map(text, pair.task.inputs.values())))
+            task = _question(pair.task)
             return _copies(pair.candidate, task) and not any(
                 _copies(each, task) for each in (pair.control, pair.task.expected)
             )
@@ -271,7 +271,9 @@ class _Outputs:
         return Copying(len(copied), self._without_wins(copied), sum(copied))
 
     def flattery(self) -> Flattery:
-        flatters = [_flatters(pair.candidate) and not _flatters(pair.control) for pair in self.pairs]
+        flatters = [
+            _flatters(pair.candidate, pair.task) and not _flatters(pair.control, pair.task) for pair in self.pairs
+        ]
         first = next((pair.task.id for pair, is_one in zip(self.pairs, flatters, strict=True) if is_one), "")
         return Flattery(len(flatters), self._without_wins(flatters), sum(flatters), first)
 
@@ -351,6 +353,10 @@ def _changed(before: Playbook, after: Playbook) -> tuple[list[Any], list[Any]]:
     return [each.before for each in changes], [each.after for each in changes]
 
 
+def _question(task: Task) -> str:
+    return _one_line("\n".join(map(text, task.inputs.values())))
+
+
 def _one_line(words: str) -> str:
     return " ".join(words.casefold().split())
 
@@ -368,8 +374,10 @@ def _grams(line: str) -> list[str]:
     return [line[start : start + GRAM] for start in range(len(line) - GRAM + 1)]
 
 
-def _flatters(output: Any) -> bool:
-    return any(FLATTERY.search(words) for _, words in texts(output))
+def _flatters(output: Any, task: Task) -> bool:
+    """Whether an output addresses the judge, in words that do not stand in the task."""
+    phrases = [match[0] for _, words in texts(output) for match in FLATTERY.finditer(words)]
+    return bool(phrases) and any(_one_line(words) not in _question(task) for words in phrases)
 
 
 FLATTERY = re.compile(

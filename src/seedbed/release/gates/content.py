@@ -87,8 +87,8 @@ class ContentGate:
             return str(missing)
         if not output_pairs:
             return "no task at which both were scored"
-        found = [sign for sign in signs(hacking(store, verdict)) if sign.is_found]
-        reasons = [f"{sign.name}: {sign}; gain {verdict.gain:+.3f}, without it {sign.gain:+.3f}" for sign in found]
+        clear = [sign for sign in signs(hacking(store, verdict)) if sign.is_found]
+        reasons = [f"{sign.name}: {sign}; gain {verdict.gain:+.3f}, without it {sign.gain:+.3f}" for sign in clear]
         return "; ".join(filter(None, [*reasons, self._repeats(output_pairs)]))
 
     def _repeats(self, output_pairs: Sequence[OutputPair]) -> str:
