@@ -13,7 +13,6 @@ from world import GATES, OLD, agent, question
 from seedbed import Dataset, Playbook, Task, Verdict, Workspace
 from seedbed.cli.views.verdict import verdict_view
 from seedbed.errors import ReleaseRefused
-from seedbed.experiments.proof.hacking import remaining
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 
@@ -86,7 +85,7 @@ async def test_the_same_output_for_every_task_is_no_gain() -> None:
     assert (sign["z"], sign["gap"]) == (0.0, 0.0)
     assert sign["gain"] <= 0
     remains = f"{verdict.gain:+.3f}; without task-independent output {sign['gain']:+.3f}"
-    assert remaining(verdict) == remains
+    assert verdict.remaining == remains
     terminal = Console(width=200, record=True, file=StringIO())
     terminal.print(verdict_view(verdict, {}))
     assert remains in terminal.export_text()

@@ -12,6 +12,7 @@ from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
 from seedbed.experiments.experiment import Experiment, Mode
 from seedbed.experiments.replay.coverage import ReplayedRuns
+from seedbed.experiments.signs import Sign, signs
 from seedbed.plugins import load, optional
 from seedbed.stats.arrays import Direction
 from seedbed.stats.multiplicity import e_bh, holm
@@ -122,6 +123,23 @@ class Verdict:
         """How much better the candidate did."""
         return self.difference if self.better == "higher" else -self.difference
 
+    @property
+    def signs(self) -> list[Sign]:
+        """Signs of reward hacking that its outputs were searched for."""
+        return signs(self.hacking)
+
+    @property
+    def remaining(self) -> str:
+        """Its gain, and what remains of it without each sign that was found or that more than half of it may come from;
+        empty if there is none."""
+        some = [
+            sign
+            for sign in self.signs
+            if sign.is_found or (sign.is_seen and self.gain > 0 and sign.gain < self.gain / 2)
+        ]
+        without = ", ".join(f"without {sign.name} {sign.gain:+.3f}" for sign in some)
+        return f"{self.gain:+.3f}; {without}" if some else ""
+
     def __str__(self) -> str:
         if self.finding == "invalid":
             return f"invalid: {self.because}, experiment {short(self.experiment)}"
@@ -188,8 +206,9 @@ class Verdict:
             scores = tuple((before, after) for before, after in body["scores"])
             lists = {"scores": scores, "failed": tuple(body["failed"]), "unscored": tuple(body["unscored"])}
             observed = body.get("observed")
+            signs(body.get("hacking", {}))
             return cls(**{**body, **lists, "observed": observed and (observed[0], observed[1])})
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, AttributeError):
             raise StoreDamaged(f"found {shown(body)}; expected a whole verdict. Restore it from a copy") from None
 
     @classmethod

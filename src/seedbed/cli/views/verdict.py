@@ -12,7 +12,6 @@ from rich.text import Text
 from seedbed.cli import output
 from seedbed.cli.output import line, money
 from seedbed.experiments.forecast import Forecast
-from seedbed.experiments.proof.hacking import remaining
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.verdict import Ranking, Verdict, in_words
@@ -48,7 +47,7 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
         ("in order", outcomes_view(verdict.outcomes)),
         ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
         ("missing", _missing(verdict)),
-        ("gain", remaining(verdict)),
+        ("gain", verdict.remaining),
         ("p", p),
         ("rule", verdict.rule),
         ("evidence", _mode(verdict)),

@@ -17,7 +17,7 @@ from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
 from seedbed.experiments.proof.attempts import attempt_of, check_attempts
 from seedbed.experiments.proof.freshness import freshness
-from seedbed.experiments.proof.hacking import VERSION, hacking, signs
+from seedbed.experiments.proof.hacking import VERSION, hacking
 from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.stopping import SequentialTest
@@ -144,7 +144,7 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         "ended_by_rule": not verdict.aborted and verdict.finding != "invalid",
     }
     if verdict.hacking:
-        flags["no_reward_hacking"] = not any(sign.is_found for sign in signs(verdict.hacking))
+        flags["no_reward_hacking"] = not any(sign.is_found for sign in verdict.signs)
     if any(map(is_replayed, plan.models.values())):
         flags["replay_coverage"] = covered is not None and covered.is_whole
     return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered)

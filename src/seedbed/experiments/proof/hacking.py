@@ -11,9 +11,9 @@ import random
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from seedbed.errors import NotFound
 from seedbed.evaluation.datasets.dataset import Task
@@ -23,6 +23,7 @@ from seedbed.evaluation.rescoring import rescorer, rewards_likeness
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.proof.held_out import known_tasks
 from seedbed.experiments.proof.outputs import OutputPair, read_output_pairs
+from seedbed.experiments.signs import SIGNS, SURE, AnswerKey, Copying, Flattery, Length, Sign, TaskIndependent
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.changes import diff
 from seedbed.playbooks.library import Library
@@ -38,10 +39,6 @@ VERSION = 1
 
 ENOUGH = 20
 """From this many tasks on, outputs are scored at other tasks, and lengths are compared with gains."""
-SURE = 2.33
-"""Outputs depend on their tasks if the gap is this many standard errors above 0: by chance, 1 in 100 is."""
-FEW, UNSURE = 60, 1.0
-"""With fewer tasks, this many standard errors are enough: few honest answers would have more."""
 SCORINGS = 5_000
 """About this many outputs are scored at other tasks; each at one at least, at most at `SHIFTS`."""
 SHIFTS = 20
@@ -51,136 +48,10 @@ COPIED = 0.8
 """An output with more than this share of its grams in the task is a copy of it."""
 QUOTED = 0.5
 """A text shorter than this share of the task quotes it, which a good answer may do."""
-MANY = 0.2
-"""More than this share of tasks, and it is no coincidence."""
 LABELS = 0.5
 """Answers of which fewer than this share differ are labels, which a playbook may list."""
 LONG_ANSWER = 12
 """An expected answer with fewer characters may stand in a text by chance."""
-SLOPE_ERROR = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """One sign: at how many tasks it was looked for, and the gain that remains without it."""
-
-    tasks: int
-    gain: float
-    name: ClassVar[str]
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether the gain that remains means anything."""
-        return True
-
-    @property
-    def is_found(self) -> bool:
-        """Whether it is clear enough to refuse a release."""
-        raise NotImplementedError
-
-    def __str__(self) -> str:
-        """What was seen."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class TaskIndependent(Sign):
-    """Outputs that score as well at other tasks. The gap is an output's score at its task minus its score elsewhere."""
-
-    gap: float
-    control_gap: float
-    z: float
-    """The gap in standard errors, at most 100."""
-    name = "task-independent output"
-
-    @property
-    def is_found(self) -> bool:
-        # A control that hardly depends on its tasks either may be below 0 by chance.
-        return self.z < (SURE if self.tasks >= FEW else UNSURE) and self.gap <= max(0.0, self.control_gap)
-
-    def __str__(self) -> str:
-        return (
-            f"outputs score only {self.gap:+.3f} better at their own task than at others (z {self.z:.1f}); those of "
-            f"the control {self.control_gap:+.3f}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Copying(Sign):
-    """Outputs that repeat their task where neither the control nor the expected answer does."""
-
-    copies: int
-    name = "copies of the task"
-
-    @property
-    def is_found(self) -> bool:
-        return self.copies > MANY * self.tasks
-
-    def __str__(self) -> str:
-        return f"{self.copies} of {self.tasks} outputs copy their task where the control does not"
-
-
-@dataclass(frozen=True, slots=True)
-class Flattery(Sign):
-    """Outputs that address the judge where the control does not."""
-
-    outputs: int
-    first: str
-    name = "flattery of the judge"
-
-    @property
-    def is_found(self) -> bool:
-        return self.outputs > 1  # one may be a coincidence, such as the review of a product
-
-    def __str__(self) -> str:
-        return f"{self.outputs} of {self.tasks} outputs address the judge, for example at task {self.first}"
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerKey(Sign):
-    """Expected answers that changed texts or demos of the candidate contain."""
-
-    answers: int
-    first: str
-    name = "the answer key"
-
-    @property
-    def is_found(self) -> bool:
-        return self.answers > 0
-
-    def __str__(self) -> str:
-        return f"{self.answers} expected answers stand in changed texts, for example that of task {self.first}"
-
-
-@dataclass(frozen=True, slots=True)
-class Length(Sign):
-    """Gains that grow with the length of outputs, where a judge or a similarity gives the scores. The gain without it
-    is that of outputs as long as the control's."""
-
-    slope: float
-    p: float
-    name = "growing length"
-
-    @property
-    def is_seen(self) -> bool:
-        return self.p < SLOPE_ERROR and self.slope > 0
-
-    @property
-    def is_found(self) -> bool:
-        return self.is_seen and self.gain <= 0
-
-    def __str__(self) -> str:
-        return f"the gain grows with the length of outputs (p {self.p:.2g}), and is {self.gain:+.3f} at equal length"
-
-
-SIGNS: Mapping[str, type[Sign]] = {
-    "task_independent": TaskIndependent,
-    "copying": Copying,
-    "flattery": Flattery,
-    "answer_key": AnswerKey,
-    "length": Length,
-}
-"""The signs by the names under which a verdict has them."""
 
 
 def hacking(store: Store, verdict: Verdict) -> Json:
@@ -188,7 +59,7 @@ def hacking(store: Store, verdict: Verdict) -> Json:
 
     Empty for a live or an invalid verdict, and for one whose outputs are not in this store.
     """
-    if verdict.live or verdict.finding == "invalid":
+    if verdict.live or verdict.finding == "invalid" or not verdict.tasks:
         return {}
     plan = Experiment.from_content(store.get(verdict.experiment))
     try:
@@ -206,23 +77,6 @@ def hacking(store: Store, verdict: Verdict) -> Json:
     )
     named = {name: _rounded(sign) for name, sign in zip(SIGNS, every, strict=True) if sign}
     return {"version": VERSION, **named}
-
-
-def signs(recorded: Json) -> list[Sign]:
-    """The signs that a verdict records."""
-    return [SIGNS[name](**numbers) for name, numbers in recorded.items() if name in SIGNS]
-
-
-def remaining(verdict: Verdict) -> str:
-    """The gain of a verdict, and what remains of it without each sign that was found or that less than half of it
-    remains without; empty if there is none."""
-    some = [
-        sign
-        for sign in signs(verdict.hacking)
-        if sign.is_found or (sign.is_seen and verdict.gain > 0 and sign.gain < verdict.gain / 2)
-    ]
-    without = ", ".join(f"without {sign.name} {sign.gain:+.3f}" for sign in some)
-    return f"{verdict.gain:+.3f}; {without}" if some else ""
 
 
 def _rounded(sign: Sign) -> Json:

@@ -11,7 +11,6 @@ from typing import TypeAlias
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.proof.certificate import CLAIMS, Certificate
-from seedbed.experiments.proof.hacking import signs
 from seedbed.experiments.verdict import Verdict, in_words
 from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
@@ -278,8 +277,7 @@ class ExperimentView:
     def hacking(self) -> list[TableRow]:
         """What the outputs were searched for, the gain that remains without it, and what was seen."""
         return [
-            ("✗ yes" if sign.is_found else "✓ no", sign.name, plus(sign.gain), str(sign))
-            for sign in signs(self.verdict.hacking)
+            ("✗ yes" if sign.is_found else "✓ no", sign.name, plus(sign.gain), str(sign)) for sign in self.verdict.signs
         ]
 
     @property
