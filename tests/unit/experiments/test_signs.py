@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from release_samples import compared, kept
+from loop_samples import numbers
+from release_samples import OLD, compared, kept
 
 from seedbed.errors import StoreDamaged
 from seedbed.experiments.signs import AnswerKey, Copying, Flattery, Length, Sign, TaskIndependent, signs
@@ -51,6 +52,13 @@ async def test_damaged_signs_are_a_damaged_verdict(damaged: Any) -> None:
     verdict = await compared(kept())
     with pytest.raises(StoreDamaged):
         Verdict.from_body({**verdict.body(), "hacking": damaged})
+
+
+@pytest.mark.parametrize(("count", "is_known"), [(19, False), (20, True)])
+async def test_from_twenty_tasks_on_outputs_are_scored_at_other_tasks(count: int, is_known: bool) -> None:
+    verdict = await compared(kept(), OLD, OLD, tasks=numbers(count, first=30))
+    assert verdict.tasks == count
+    assert ("task_independent" in verdict.hacking) is is_known
 
 
 async def test_a_verdict_of_before_there_were_signs_opens_and_has_none() -> None:

@@ -96,9 +96,9 @@ class _Outputs:
         """Scores outputs at other tasks too, drawn from the experiment's digest. None if the metric cannot be computed
         again, or if even right answers would hardly depend on the task."""
         score, count = rescorer(self.plan.metric), len(self.pairs)
-        if score is None or count < ENOUGH:
+        if score is None or len({pair.unit for pair in self.pairs}) < ENOUGH:
             return None
-        most = min(SHIFTS, max(1, SCORINGS // count))
+        most = min(SHIFTS, count - 1, max(1, SCORINGS // count))
         shifts = random.Random(self.plan.digest).sample(range(1, count), most)
         tasks = [pair.task for pair in self.pairs]
         answers = [canonical(task.inputs if task.expected is None else task.expected) for task in tasks]
@@ -112,7 +112,7 @@ class _Outputs:
         elsewhere = [sign * (after - before) for (_, before), (_, after) in zip(ours, theirs, strict=True)]
         units = self._by_unit(gaps)
         gap, control_gap = (round(statistics.fmean(each), 6) for each in (units, self._by_unit(control)))
-        return TaskIndependent(count, self._without(elsewhere), gap, control_gap, _z(units))
+        return TaskIndependent(len(units), self._without(elsewhere), gap, control_gap, _z(units))
 
     def copying(self) -> Copying:
         def copies(pair: OutputPair) -> bool:
