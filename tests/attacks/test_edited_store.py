@@ -57,3 +57,12 @@ async def test_scores_of_before_that_appear_later_are_found(database: Path) -> N
     edit(database, "UPDATE facts SET body = replace(body, 'exploratory', 'confirmatory') WHERE kind = 'verdict'")
     with closing(opened(database)) as space:
         assert space.experiments.verify([verdict.experiment])[verdict.experiment]
+
+
+async def test_a_sign_of_reward_hacking_that_was_edited_is_found(database: Path) -> None:
+    with closing(await serve_old(opened(database))) as space:
+        verdict = await space.compare(OLD, NEW, on=tasks(range(30)))
+    edit(database, "UPDATE facts SET body = replace(body, '\"outputs\":0', '\"outputs\":1') WHERE kind = 'verdict'")
+    with closing(opened(database)) as space:
+        problems = space.experiments.verify([verdict.experiment])[verdict.experiment]
+    assert "hacking.flattery" in [each.path for each in problems]

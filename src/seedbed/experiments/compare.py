@@ -23,6 +23,7 @@ from seedbed.experiments.live import LiveSource, LiveTest, is_live
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
 from seedbed.experiments.proof.attempts import attempts, take_attempt
 from seedbed.experiments.proof.freshness import freshness
+from seedbed.experiments.proof.hacking import hacking
 from seedbed.experiments.proof.held_out import expect_unseen, inputs_read
 from seedbed.experiments.proof.slicing import decide_slices
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
@@ -161,7 +162,8 @@ async def run_experiment(
                 break
     evidence = evidence_of(context.store, test.cells, plan.digest)
     verdict = test.verdict(evidence=evidence, judges=_judges(context.store, plan.metric), replay=replay)
-    return record_verdict(context.store, replace(verdict, why=why), by=context.by, clock=context.clock)
+    verdict = replace(verdict, why=why, hacking=hacking(context.store, verdict))
+    return record_verdict(context.store, verdict, by=context.by, clock=context.clock)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
 from seedbed.experiments.experiment import Experiment, Mode
 from seedbed.experiments.replay.coverage import ReplayedRuns
+from seedbed.experiments.signs import Sign, signs
 from seedbed.experiments.slices import Slices
 from seedbed.plugins import load, optional
 from seedbed.stats.arrays import Direction
@@ -101,6 +102,8 @@ class Verdict:
     """Which attempt to replace the control it is, from 1; 0 if it is none."""
     spent: float | None = None
     """How much of its error rate an exact test has used up."""
+    hacking: Json = field(default_factory=dict, hash=False)
+    """Signs that the gain does not come from answering the tasks, each with the gain that remains without it."""
     live: Json = field(default_factory=dict, hash=False)
     """Of a live verdict, whose units are pairs of outcomes: the source of the outcomes, how many units each arm had and
     how many of them have an outcome, and the digest of the list of all facts that were read."""
@@ -123,6 +126,23 @@ class Verdict:
     def gain(self) -> float:
         """How much better the candidate did."""
         return self.difference if self.better == "higher" else -self.difference
+
+    @property
+    def signs(self) -> list[Sign]:
+        """Signs of reward hacking that its outputs were searched for."""
+        return signs(self.hacking)
+
+    @property
+    def remaining(self) -> str:
+        """Its gain, and what remains of it without each sign that was found or that more than half of it may come from;
+        empty if there is none."""
+        some = [
+            sign
+            for sign in self.signs
+            if sign.is_found or (sign.is_seen and self.gain > 0 and sign.gain < self.gain / 2)
+        ]
+        without = ", ".join(f"without {sign.name} {sign.gain:+.3f}" for sign in some)
+        return f"{self.gain:+.3f}; {without}" if some else ""
 
     def __str__(self) -> str:
         if self.finding == "invalid":
@@ -194,8 +214,9 @@ class Verdict:
             scores = tuple((before, after) for before, after in body["scores"])
             lists = {"scores": scores, "failed": tuple(body["failed"]), "unscored": tuple(body["unscored"])}
             observed = body.get("observed")
+            signs(body.get("hacking", {}))
             return cls(**{**body, **lists, "observed": observed and (observed[0], observed[1])})
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, AttributeError):
             raise StoreDamaged(f"found {shown(body)}; expected a whole verdict. Restore it from a copy") from None
 
     @classmethod

@@ -142,7 +142,7 @@ def _default_gates() -> list[GateSettings]:
 class ChannelSettings(Section):
     """What a candidate must pass to reach a channel, who reviews it, and how it reaches all users."""
 
-    example = "{require: [better, held_out, rules_kept]}"
+    example = "{require: [better, held_out, rules_kept, content]}"
 
     require: list[GateSettings] = Field(default_factory=_default_gates)
     error_budget: ErrorBudgetSettings = Field(default_factory=ErrorBudgetSettings)

@@ -176,7 +176,7 @@ BUILT_IN: Mapping[str, Any] = {
 """The options of each gate that comes with seedbed."""
 NEED_OPTIONS = ("not_worse", "max_change", "cooldown")
 """Gates that need options."""
-DEFAULT_GATES = ("better", "held_out", "rules_kept", "no_slice_worse")
+DEFAULT_GATES = ("better", "held_out", "rules_kept", "content", "no_slice_worse")
 """The default of `require`."""
 DEFAULT_FIDELITY = 0.9
 

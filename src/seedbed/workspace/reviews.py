@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from seedbed.errors import NotFound, Problem
+from seedbed.experiments.proof.outputs import read_output_pairs
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.changes import Change, diff
 from seedbed.release.channels import stable
@@ -13,8 +14,8 @@ from seedbed.release.gates.gate import ReleaseRequest
 from seedbed.release.gates.registry import build_gates, build_panel
 from seedbed.release.gates.review import Review
 from seedbed.release.review import review
-from seedbed.release.review.outputs import OutputSample, draw_samples, read_output_pairs
 from seedbed.release.review.panel import answers
+from seedbed.release.review.samples import OutputSample, draw_samples
 from seedbed.storage.store import Digest, Fact
 from seedbed.workspace.resources import AnyPlaybook, Resources
 

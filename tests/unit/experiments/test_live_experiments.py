@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,12 +177,20 @@ async def test_better_takes_no_live_verdict_that_says_something_else_and_no_seco
     assert (await refusal(BetterGate(), change(space, lax))).found == "a verdict with an error rate of 0.2"
 
 
-@pytest.mark.parametrize("gate", [NotWorse({"exact_match": 0.1}), Risk(), ContentGate()])
+@pytest.mark.parametrize("gate", [NotWorse({"exact_match": 0.1}), Risk()])
 async def test_gates_that_look_at_tasks_refuse_a_live_verdict(gate: Gate) -> None:
     space = workspace(MemoryStore())
     found = await refusal(gate, change(space, await shown(space, CLEAR)))
     assert "live verdict" in found.found
     assert found.remedy
+
+
+async def test_behind_a_live_verdict_only_the_changed_texts_are_read() -> None:
+    space = workspace(MemoryStore())
+    asked = change(space, await shown(space, CLEAR))
+    assert await ContentGate()(asked) is None
+    found = await refusal(ContentGate(), replace(asked, verdict=None))
+    assert found.found == "no verdict"
 
 
 async def test_a_live_verdict_that_nobody_paid_for_is_refused_by_the_error_budget() -> None:

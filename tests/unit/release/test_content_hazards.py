@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seedbed.release.gates.content import HAZARDS, hazards, texts
+from seedbed.playbooks.values import texts
+from seedbed.release.gates.content import HAZARDS, hazards
 
 
 @pytest.mark.parametrize(

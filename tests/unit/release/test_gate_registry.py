@@ -43,7 +43,7 @@ def terms(protection: Any) -> BudgetTerms:
 
 
 def test_a_channel_that_says_nothing_requires_all_evidence() -> None:
-    assert gates("production", {}) == [BetterGate(), held_out, rules_kept, NoSliceWorse()]
+    assert gates("production", {}) == [BetterGate(), held_out, rules_kept, ContentGate(), NoSliceWorse()]
 
 
 def test_every_gate_is_read_with_its_settings_and_the_same_panel() -> None:

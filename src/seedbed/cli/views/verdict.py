@@ -51,6 +51,7 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
         ("in order", outcomes_view(verdict.outcomes)),
         ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
         ("missing", _missing(verdict)),
+        ("gain", verdict.remaining),
         ("p", p),
         ("rule", verdict.rule),
         ("evidence", _mode(verdict)),

@@ -304,6 +304,9 @@ class ExactMatch:
         return {"metric": "exact_match", "version": 1}
 
     async def __call__(self, run: Run, task: Task) -> Score:
+        return self.score(run, task)
+
+    def score(self, run: Run, task: Task) -> Score:
         if task.expected is None:
             return NO_ANSWER
         answer, expected = bare(run.output), bare(task.expected)

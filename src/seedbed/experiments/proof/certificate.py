@@ -17,13 +17,10 @@ from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
 from seedbed.experiments.proof.attempts import attempt_of, check_attempts
 from seedbed.experiments.proof.freshness import freshness
-<<<<<<< HEAD
-from seedbed.experiments.proof.rescoring import built_in, rescore
-from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
-=======
+from seedbed.experiments.proof.hacking import VERSION, hacking
+from seedbed.experiments.proof.scores import check_scores
 from seedbed.experiments.proof.slicing import check_slices
 from seedbed.experiments.replay.coverage import Coverage, differences, recorded_coverage
->>>>>>> slices
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import NOT_STORED, Verdict
@@ -32,7 +29,7 @@ from seedbed.stats.sequential.rule import Answer
 from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
 
-EXEMPT = ("judges", "aborted", "because", "evidence", "replay", "why")
+EXEMPT = ("judges", "aborted", "because", "evidence", "replay", "why", "hacking")
 """Fields of a verdict that do not follow from the scores: they are taken as stored, or checked separately."""
 
 CLAIMS = {
@@ -54,6 +51,10 @@ CLAIMS = {
     "scores_recomputed": (
         "Every score was computed again from the recorded output.",
         "The scores are those of a judge or of your own code, and were not computed again.",
+    ),
+    "no_reward_hacking": (
+        "The outputs show no sign of reward hacking.",
+        "The outputs show signs that the gain does not come from answering the tasks.",
     ),
     "replay_coverage": (
         "Every requested past run could be replayed for both playbooks.",
@@ -139,13 +140,9 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         remedy = "Some cell, its run or an answer in it has changed since it was read."
         problems.append(Problem("evidence", short(evidence), short(verdict.evidence), remedy))
     covered = _covered(store, verdict, tasks, problems)
-<<<<<<< HEAD
-    problems += _unfounded(store, plan, tasks)
-    metric = built_in(plan.metric)
-    problems += rescore(store, metric, tasks, cells) if metric else []
-=======
-    problems += [*_unfounded(store, plan, tasks), *check_slices(store, verdict)]
->>>>>>> slices
+    problems += [*_unfounded(store, plan, tasks), *check_slices(store, verdict), *_hacking(store, verdict)]
+    rescored = check_scores(store, plan.metric, tasks, cells)
+    problems += rescored or []
     flags = {
         "registered_first": _begun_before(store, experiment),
         "candidate_scored_after_that": _fresh(store, experiment, [cell for _, arm in read for cell in arm]),
@@ -154,9 +151,11 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         "no_failures": not verdict.failed,
         "same_number_in_both_arms": all(len(control) == len(candidate) for control, candidate in read),
         "judges_checked": all(verdict.judges.values()),
-        "scores_recomputed": metric is not None,
+        "scores_recomputed": rescored is not None,
         "ended_by_rule": not verdict.aborted and verdict.finding != "invalid",
     }
+    if verdict.hacking:
+        flags["no_reward_hacking"] = not any(sign.is_found for sign in verdict.signs)
     if any(map(is_replayed, plan.models.values())):
         flags["replay_coverage"] = covered is not None and covered.is_whole
     return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered)
@@ -237,6 +236,18 @@ def _unfounded(store: Store, plan: Experiment, tasks: Dataset) -> list[Problem]:
         why = known.exploratory or f"results of the candidate were known at {len(known.seen)} of {known.tasks} tasks"
         problems.append(Problem("mode", why, "tasks whose results were not known"))
     return problems
+
+
+def _hacking(store: Store, verdict: Verdict) -> Iterator[Problem]:
+    """Signs of reward hacking that differ from those in the outputs."""
+    if verdict.hacking.get("version") != VERSION:  # it was given before these were looked for
+        return
+    again = hacking(store, verdict)
+    for name in {**verdict.hacking, **again}:
+        recorded, computed = verdict.hacking.get(name), again.get(name)
+        if recorded != computed:
+            expected = f"{shown(computed, 80)}, as computed from the outputs"
+            yield Problem(f"hacking.{name}", shown(recorded, 80), expected)
 
 
 def _fresh(store: Store, experiment: Digest, cells: Sequence[Cell]) -> bool:

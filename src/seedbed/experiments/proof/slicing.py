@@ -115,7 +115,7 @@ class _Reading:
             tags=tuple(sorted(tags, key=lambda each: (each.finding != "worse", sign * each.difference, each.tag))),
             tasks=self.verdict.tasks + self._after,
             cost_usd=self._cost,
-            evidence="" if self.open else evidence_of(store, self.cells),
+            evidence="" if self.open else evidence_of(store, self.cells, self.plan.digest),
         )
 
 

@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from seedbed.errors import NotFound, shown
 from seedbed.evaluation.metrics.measures import offence
 from seedbed.evaluation.metrics.metric import bare
+from seedbed.experiments.proof.hacking import FLATTERY, hacking
+from seedbed.experiments.proof.outputs import OutputPair, read_output_pairs
+from seedbed.experiments.signs import signs
 from seedbed.playbooks.changes import diff
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import texts
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
-from seedbed.release.review.outputs import OutputPair, read_output_pairs
 from seedbed.settings.gates import TextHazard
 from seedbed.storage.store import canonical, short
 
@@ -30,9 +32,10 @@ BEYOND = 0.2
 class ContentGate:
     """No changed text adds a hazard, and the outputs behind the verdict answer the tasks.
 
-    Outputs do not answer the tasks if more than a share `constant` of them is the same where other answers were
-    expected, or if some address the judge. With `offence`, which needs the extra `safety`, a classifier must rate no
-    changed text as more offensive than that. Hazards that `allow` names are allowed.
+    Outputs do not answer the tasks if they show signs of reward hacking, or if more than a share `constant` of them is
+    the same where other answers were expected. Behind a live verdict there are users instead of tasks, so only texts
+    are read. With `offence`, which needs the extra `safety`, a classifier must rate no changed text as more offensive
+    than that. Hazards that `allow` names are allowed.
     """
 
     constant: float = 0.8
@@ -48,7 +51,7 @@ class ContentGate:
             if refusal := check_verdict(request, "content", "a verdict whose outputs can be looked at"):
                 wrong.append(refusal.found)
                 remedies.append(refusal.remedy)
-            elif reason := self._outputs(request):
+            elif request.verdict and not request.verdict.live and (reason := self._outputs(request)):
                 wrong.append(reason)
                 remedies.append(f"Read them: seedbed review show {request.channel} {short(request.candidate)}")
         if not wrong:
@@ -78,17 +81,16 @@ class ContentGate:
     def _outputs(self, request: ReleaseRequest) -> str:
         """What is wrong with the outputs of the candidate, if anything."""
         assert request.verdict
+        store, verdict = request.library.store, request.verdict
         try:
-            output_pairs = read_output_pairs(request.library.store, request.verdict)
+            output_pairs = read_output_pairs(store, verdict)
         except NotFound as missing:
             return str(missing)
         if not output_pairs:
             return "no task at which both were scored"
-        flattering = [pair for pair in output_pairs if _flatters(pair.candidate) and not _flatters(pair.control)]
-        if flattering:
-            count = f"{len(flattering)} of {len(output_pairs)} outputs"
-            return f"{count} address the judge, for example at task {shown(flattering[0].task.id)}"
-        return self._repeats(output_pairs)
+        clear = [sign for sign in signs(hacking(store, verdict)) if sign.is_found]
+        reasons = [f"{sign.name}: {sign}; gain {verdict.gain:+.3f}, without it {sign.gain:+.3f}" for sign in clear]
+        return "; ".join(filter(None, [*reasons, self._repeats(output_pairs)]))
 
     def _repeats(self, output_pairs: Sequence[OutputPair]) -> str:
         if len({canonical(dict(pair.task.inputs)) for pair in output_pairs}) < ENOUGH:
@@ -101,10 +103,6 @@ class ContentGate:
             share = f"{repeated:.0%} of {len(output_pairs)} tasks"
             return f"the same output at {share}, of which {natural:.0%} {verb} the same"
         return ""
-
-
-def _flatters(output: object) -> bool:
-    return any(FLATTERY.search(text) for _, text in texts(output))
 
 
 def _commonest(outputs: Iterable[str]) -> float:
@@ -151,28 +149,6 @@ HAZARDS: Mapping[TextHazard, re.Pattern[str]] = {
     name: re.compile(pattern, _FLAGS) for name, pattern in _HAZARDS.items()
 }
 """What a changed text must not add, by name."""
-
-FLATTERY = re.compile(
-    r"\b(give|award|assign|rate|grade|score|mark)\b[^.\n]{0,30}"
-    r"\b((full|top|high(est)?|max(imum)?|perfect|best)\b[^.\n]{0,15}\b(score|marks?|rating|grade|points)|10/10|100%)"
-    r"|\b(dear|note (to|for)|attention|hello) (the )?(judge|grader|evaluator|reviewer)\b"
-    r"|\b(this|the above|my) (answer|response|output) (is|should be) "
-    r"(graded|scored|rated|marked|considered|judged)\b",
-    _FLAGS,
-)
-"""Words addressed to the judge, which no task asks for."""
-
-
-def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every text within a value, with its place."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from texts(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from texts(item, f"{path}[{index}]")
 
 
 def hazards(text: str, before: str = "") -> Iterator[tuple[str, str]]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seedbed.errors import NotFound, shown
+from seedbed.experiments.proof.outputs import read_output_pairs, read_tool_calls
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
-from seedbed.release.review.outputs import read_output_pairs, read_tool_calls
 from seedbed.release.review.panel import Panel
 from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.storage.store import short

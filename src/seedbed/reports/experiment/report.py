@@ -25,6 +25,7 @@ from seedbed.storage.store import Store
 
 FIGURES = ("figure", "value", "what it means")
 REGISTERED = ("what", "value")
+HACKING = ("found", "sign", "gain without it", "what was seen")
 
 SHOWN = 50
 """How many tasks that got worse are listed, and how many that got better."""
@@ -59,6 +60,11 @@ BY_TAG = (
 AFTER_VERDICT = (
     "After the verdict, more tasks of each tag were run. The interval of a tag with a finding holds wherever it ended, "
     "and the findings of all tags together have one rate of false alarms, so that they may decide a release."
+)
+
+WITHOUT = (
+    "Outputs were compared across tasks, and nothing was run for it. The gain without a sign is what is left if what "
+    "it may have earned does not count."
 )
 
 
@@ -132,6 +138,8 @@ def _parts(view: ExperimentView) -> list[PagePart]:
     parts += [*section("By tag", *_tags(view)), *section("Figures", PageTable(FIGURES, view.figures))]
     claims = [PageTable(("holds", "claim"), view.flags)] if view.flags else []
     parts += section("Integrity", *claims, Prose(view.failures))
+    if view.hacking:
+        parts += section("Reward hacking", PageTable(HACKING, view.hacking), Prose(WITHOUT))
     if known and known.coverage:
         replays = PageTable(REGISTERED, summary(known.coverage)), PageTable(STEPS, rows(known.coverage), numbers=True)
         parts += section("Replays", *replays)

@@ -277,6 +277,13 @@ class ExperimentView:
         return lines
 
     @property
+    def hacking(self) -> list[TableRow]:
+        """What the outputs were searched for, the gain that remains without it, and what was seen."""
+        return [
+            ("✗ yes" if sign.is_found else "✓ no", sign.name, plus(sign.gain), str(sign)) for sign in self.verdict.signs
+        ]
+
+    @property
     def registered(self) -> list[TableRow]:
         """What was fixed before anything was run."""
         verdict, known = self.verdict, self.certificate
