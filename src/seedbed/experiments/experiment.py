@@ -49,6 +49,7 @@ class Design:
     channel: str = ""
     mode: Mode = "exploratory"
     attempt: int = 0
+    retired: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,8 @@ class Experiment:
     mode: Mode = ""
     attempt: int = 0
     """Which attempt to replace the control it is, from 1; 0 if it is none."""
+    retired: tuple[str, ...] = ()
+    """Tasks that were retired after results of them were known: they are not run, and count as missing answers."""
 
     @classmethod
     def plan(
@@ -129,16 +132,20 @@ class Experiment:
             inputs=read,
             mode=design.mode,
             attempt=design.attempt,
+            retired=design.retired,
         )
 
     @classmethod
     def from_content(cls, body: Json) -> Experiment:
-        lists: Json = {name: tuple(body[name]) for name in ("order", "first_replicates", "inputs") if name in body}
-        return cls(**{**body, **lists})
+        names = ("order", "first_replicates", "inputs", "retired")
+        return cls(**{**body, **{name: tuple(body[name]) for name in names if name in body}})
 
     def content(self) -> Json:
         body = {**asdict(self), "order": list(self.order), "first_replicates": list(self.first_replicates)}
-        if self.inputs is None:  # it keeps the digest that it had before there were these
+        retired = body.pop("retired")
+        if retired:  # where none is, it keeps the digest that it had before there were these
+            body["retired"] = list(retired)
+        if self.inputs is None:  # the same
             return {name: value for name, value in body.items() if name not in ("inputs", "mode", "attempt")}
         return {**body, "inputs": list(self.inputs)}
 

@@ -35,7 +35,7 @@ BriefFact: TypeAlias = tuple[str, float | None, str]
 """The key and value of a fact, and its body as JSON text."""
 
 CHAINED = frozenset({"move", "approval", "refusal", "request", "key", "verdict", "trial"})
-CHAINED |= {"agreement", "reservation", "comparison", "sentinel", "answer", "attempt"}
+CHAINED |= {"agreement", "reservation", "comparison", "sentinel", "answer", "attempt", "seal", "retire", "cleared"}
 """Kinds of fact whose order and text must be provable later: those that decide a release, and those by which a person
 allowed a run to act. All are rare."""
 

@@ -237,7 +237,8 @@ def _unfounded(store: Store, plan: Experiment, tasks: Dataset) -> list[Problem]:
         expected = f"attempt {plan.attempt} to replace {short(plan.control)}"
         return [Problem("attempt", "an experiment that was not registered as one", expected)]
     control, candidate = library.get(plan.control), library.get(plan.candidate)
-    known = freshness(library, control, candidate, tasks, before=taken.number)
+    draws = (plan.seed, plan.first_replicates)
+    known = freshness(library, control, candidate, tasks, draws=draws, before=taken.number)
     problems = check_attempts(store, plan.control)
     if known.seen or known.exploratory:
         why = known.exploratory or f"results of the candidate were known at {len(known.seen)} of {known.tasks} tasks"
