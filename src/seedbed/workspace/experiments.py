@@ -71,7 +71,8 @@ class Experiments:
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, metric or "rating", options)
         chosen = self._execution.metric(metric or "exact_match")
-        source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
+        source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
+        options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
         several = isinstance(candidate, list | tuple)
         names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
         candidates = [self._resources.playbook(each) for each in names]
@@ -94,13 +95,21 @@ class Experiments:
 
     def _for_channel(self, options: Comparing) -> Comparing:
         """The options with the terms of the channel's error budget, if a channel pays."""
-        return replace(options, terms=self.terms(options.channel, options.alpha)) if options.channel else options
+        if not options.channel:
+            return options
+        terms = self.terms(options.channel, options.alpha)
+        if self._paid(options.channel, options.alpha) is None:  # its attempts have an error rate of their own
+            terms = replace(terms, unpaid=f"releases to {options.channel} need not be paid from its error budget")
+        return replace(options, terms=terms)
 
     def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
         """The options with the terms of attempts, if a channel serves the control: the comparison may replace it."""
         refs = self._resources.store.refs("channels/")
-        serving = [ref for ref in refs if stable_of(ref.target) == control.digest]
-        return replace(options, attempts=AttemptTerms()) if serving else options
+        serving = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == control.digest]
+        if not serving:
+            return options
+        first = min(self._resources.protection(channel).attempts.first for channel in serving)
+        return replace(options, attempts=AttemptTerms(first))
 
     def compare_live(
         self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None
@@ -149,7 +158,7 @@ class Experiments:
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
         chosen, decided_by = self._execution.metric(metric), self._for_channel(options)
-        old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on))
+        old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on, compared=True))
         return forecast(old, new, tasks, chosen, self._resources.store, decided_by)
 
     async def estimate(

@@ -102,10 +102,8 @@ def retire(
 
 def retirements(store: Store, name: str | None = None) -> list[Retirement]:
     """All tasks that were taken out of use, oldest first, or those of one dataset."""
-    return [
-        Retirement(_name(fact), *(fact.body[each] for each in ("task", "key", "known", "because")), fact.number)
-        for fact in store.facts(Query(kind="retire", subject=_ref(name) if name else None))
-    ]
+    facts = store.facts(Query(kind="retire", subject=_ref(name) if name else None))
+    return [Retirement(name=_name(fact), number=fact.number, **fact.body) for fact in facts]
 
 
 def clear(store: Store, name: str, task: Task, *, because: str, by: str, clock: Callable[[], datetime]) -> None:
