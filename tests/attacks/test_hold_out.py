@@ -124,8 +124,7 @@ async def test_retiring_the_losses_afterwards_makes_no_winner() -> None:
     assert (verdict.mode, verdict.at_most, len(verdict.unscored)) == ("confirmatory", 60, 10)
     assert (verdict.finding, verdict.losses) == ("inconclusive", 30)
     assert not any(space.experiments.verify().values())
-    runs = [fact for fact in space.store.facts(Query(kind="start", subject=OTHER.digest))]
-    assert len(runs) == 55
+    assert len(list(space.store.facts(Query(kind="start", subject=OTHER.digest)))) == 55
 
 
 async def test_an_exploratory_comparison_leaves_retired_tasks_out() -> None:

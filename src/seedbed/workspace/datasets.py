@@ -37,6 +37,10 @@ class Datasets:
         """
         return self._execution.dataset(tasks)
 
+    def size(self, tasks: Tasks) -> int:
+        """How many tasks a comparison on these has at most. Raises DatasetError or NotFound."""
+        return len(self._execution.dataset(tasks, compared=True))
+
     def describe(self) -> list[Json]:
         """Every stored dataset: its name, how many tasks, its splits, and why it is there."""
         return [self._described(ref) for ref in self._resources.store.refs("datasets/")]

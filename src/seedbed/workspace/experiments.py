@@ -21,7 +21,7 @@ from seedbed.experiments.options import DEFAULT, Comparing
 from seedbed.experiments.patterns.patterns import Patterns, find_patterns
 from seedbed.experiments.patterns.suggestion import Suggestion, suggest
 from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
-from seedbed.experiments.proof.attempts import AttemptTerms
+from seedbed.experiments.proof.attempts import Attempt, AttemptTerms, list_attempts
 from seedbed.experiments.proof.certificate import Certificate, certificate, verify
 from seedbed.experiments.proof.held_out import expect_unseen
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
@@ -242,6 +242,14 @@ class Experiments:
         store = self._resources.store
         keys = [self.find(name) for name in names] or [fact.key for fact in store.facts(Query(kind="verdict"))]
         return {key: list(problems) for key, problems in verify(store, keys).items()}
+
+    def attempts(self, name: str | None = None) -> list[Attempt]:
+        """All attempts to replace what a channel serves now, or a playbook, or anything. Raises NotFound."""
+        if name is None:
+            return list_attempts(self._resources.store)
+        ref = self._resources.store.ref(f"channels/{name.removeprefix('channels/')}")
+        serves = stable_of(ref.target) if ref else None
+        return list_attempts(self._resources.store, serves or self._resources.library.find(name))
 
     def error_budget(self, channel: str) -> tuple[ErrorBudget, Balance]:
         """What is left of a channel's error budget, which all candidates ever judged for it share."""

@@ -39,6 +39,53 @@ class AttemptTerms:
         return (1 - self.first) * 6 / (math.pi * (number - 1)) ** 2 + unspent / 2
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A candidate of an attempt to replace a playbook: its share of the error rate, and what was found."""
+
+    incumbent: Digest
+    number: int
+    candidate: Digest
+    experiment: Digest
+    share: float
+    level: float
+    rate: float
+    """The error rate that all attempts share."""
+    finding: str
+    """What was found; `open` if there is no verdict yet, `aborted` if somebody stopped it."""
+    by: str
+    at: datetime
+
+
+def list_attempts(store: Store, incumbent: Digest | None = None) -> list[Attempt]:
+    """All attempts to replace a playbook, or any, oldest first. Candidates that share one have an equal part each."""
+    facts = list(store.facts(Query(kind="attempt"))) if incumbent is None else attempts(store, incumbent)
+    verdicts = facts_by_key(store, "verdict", [each for fact in facts for each in experiments_of(fact)])
+    return [
+        Attempt(
+            fact.subject,
+            fact.body["number"],
+            each["candidate"],
+            each["experiment"],
+            fact.body["share"] / len(group),
+            fact.body["level"] / len(group),
+            fact.body["rate"],
+            _finding(verdicts.get(each["experiment"])),
+            fact.by,
+            fact.at,
+        )
+        for fact in facts
+        for group in [(fact.body, *fact.body.get("others", ()))]
+        for each in group
+    ]
+
+
+def _finding(verdict: Fact | None) -> str:
+    if verdict is None:
+        return "open"
+    return "aborted" if verdict.body["aborted"] else str(verdict.body["finding"])
+
+
 def attempts(store: Store, incumbent: Digest) -> list[Fact]:
     """All attempts to replace a playbook, in their order: begun, ended, aborted or given up."""
     return sorted(store.facts(Query(kind="attempt", subject=incumbent)), key=lambda fact: int(fact.body["number"]))

@@ -15,7 +15,7 @@ from seedbed.experiments.evidence import evidence_of, facts_by_key
 from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
-from seedbed.experiments.proof.attempts import attempt_of, check_attempts
+from seedbed.experiments.proof.attempts import Attempt, attempt_of, check_attempts, list_attempts
 from seedbed.experiments.proof.freshness import freshness
 from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
@@ -78,6 +78,8 @@ class Certificate:
     """The differences when everything is recomputed; empty if the verdict is right."""
     coverage: Coverage | None = None
     """Of a verdict about replays: how many past runs could be replayed, recomputed; None if that is not known."""
+    attempts: tuple[Attempt, ...] = ()
+    """All attempts to replace the control, if the verdict is one of them."""
 
     def document(self) -> Json:
         return {
@@ -86,6 +88,7 @@ class Certificate:
             "path": [asdict(answer) for answer in self.path],
             "flags": self.flags,
             "coverage": self.coverage and self.coverage.document(),
+            "attempts": [asdict(attempt) for attempt in self.attempts],
             "problems": [asdict(problem) for problem in self.problems],
         }
 
@@ -140,7 +143,8 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     }
     if any(map(is_replayed, plan.models.values())):
         flags["replay_coverage"] = covered is not None and covered.is_whole
-    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered)
+    tried = tuple(list_attempts(store, plan.control)) if plan.attempt else ()
+    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered, tried)
 
 
 def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Problem]]:
