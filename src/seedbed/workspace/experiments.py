@@ -249,7 +249,7 @@ class Experiments:
             return list_attempts(self._resources.store)
         ref = self._resources.store.ref(f"channels/{name.removeprefix('channels/')}")
         serves = stable_of(ref.target) if ref else None
-        return list_attempts(self._resources.store, serves or self._resources.library.find(name))
+        return list_attempts(self._resources.store, serves or self._resources.playbook(name).digest)
 
     def error_budget(self, channel: str) -> tuple[ErrorBudget, Balance]:
         """What is left of a channel's error budget, which all candidates ever judged for it share."""

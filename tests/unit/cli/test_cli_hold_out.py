@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import BETTER, SORTER, WORKSPACE, Seedbed, keeps_promise, tasks, write
 
-CHANNELS = WORKSPACE + "\nchannels:\n  production: {require: [better], attempts: {first: 80%}}\n"
+CHANNELS = WORKSPACE.replace("rules_kept]}", "rules_kept], attempts: {first: 80%}}")
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_a_retired_task_is_gone_or_missing(seedbed: Seedbed) -> None:
     assert seedbed("evaluate", "sorter.yaml", "mail", "--json").json["tasks"] == 59
     assert "it counts as a missing answer" in seedbed("dataset", "retire", "mail", second, "--because", "another").out
     verdict = seedbed("compare", "sorter.yaml", "better.yaml", "--on", "mail", "--json").json
-    assert (verdict["mode"], verdict["at_most"], len(verdict["unscored"])) == ("confirmatory", 59, 2)
+    assert (verdict["mode"], verdict["at_most"]) == ("confirmatory", 59)
 
 
 def test_what_is_fresh_is_new_to_both(seedbed: Seedbed) -> None:
@@ -91,5 +91,5 @@ def test_what_is_fresh_is_new_to_both(seedbed: Seedbed) -> None:
 )
 def test_what_cannot_be_is_refused(command: tuple[str, ...], says: str, seedbed: Seedbed) -> None:
     done = seedbed("dataset", *command)
-    assert done.code in (1, 2)
+    assert done.code in (1, 64)
     assert says in " ".join(done.err.replace("│", " ").split())
