@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
@@ -167,13 +167,14 @@ class Experiment:
         return rule_from_state({**old, **self.rule})
 
 
-def _groups(tasks: Iterable[Task], inputs: Collection[str] | None) -> dict[str, str]:
+def _groups(tasks: Dataset, inputs: Collection[str] | None) -> dict[str, str]:
     """For each task, by its id, a name that it shares with those it is not independent of: tasks of its source, and
     tasks that ask the same."""
     if inputs is None:
         return {task.id: task.source or f"\x00{canonical(dict(task.inputs))}" for task in tasks}
     first: dict[str, str] = {}
-    own = {task.id: (f"\x00{task_key(task.inputs, inputs)}", task.source or f"\x00{task.id}") for task in tasks}
+    keys = {task.id: task_key(task.inputs, inputs, tasks.case) for task in tasks}
+    own = {task.id: (f"\x00{keys[task.id]}", task.source or f"\x00{task.id}") for task in tasks}
 
     def find(name: str) -> str:
         while (above := first.setdefault(name, name)) != name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -103,6 +103,9 @@ def add(
         str | None, typer.Option("--name", help="The name to store it under. Default: the file name.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Leave out duplicate tasks.")] = False,
+    keep_case: Annotated[
+        bool, typer.Option("--keep-case", help="Tasks about letter case: those that differ only in it are different.")
+    ] = False,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="The reason to record.")] = None,
     *,
     fields: FieldOptions,
@@ -114,6 +117,7 @@ def add(
     inputs = {each.rpartition("=")[0] or each: each.rpartition("=")[2] for each in fields.inputs or ()}
     columns = Columns(inputs, fields.expected, fields.own, fields.tags or (), fields.source, fields.split, fields.rows)
     tasks, repeated = read_file(file, columns, once=once)
+    tasks = replace(tasks, case="keep") if keep_case else tasks
     called = name or re.sub(r"(\.\w+?)(\.gz)?$", "", file.resolve().name)
     with call.open() as space:
         ref = space.datasets.add(called, tasks, because=because or f"from {file.name}")

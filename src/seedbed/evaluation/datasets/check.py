@@ -54,7 +54,7 @@ def check_dataset(tasks: Dataset, cleared: Collection[Digest] = ()) -> DatasetCh
     however like others they are."""
     by_key: dict[str, list[str]] = {}
     for task in tasks:
-        by_key.setdefault(task_key(task.inputs), []).append(task.id)
+        by_key.setdefault(task_key(task.inputs, case=tasks.case), []).append(task.id)
     answered = any(task.expected is not None for task in tasks)
     return DatasetCheck(
         tasks=len(tasks),
@@ -86,11 +86,12 @@ def _leaks(tasks: Dataset, cleared: Collection[Digest]) -> Sequence[SplitLeak]:
     for place, one in enumerate(names):
         for other in names[place + 1 :]:
             here, there = tasks.only(split=one).tasks, tasks.only(split=other).tasks
+            harmful = [task for task in there if task_key(task.inputs) not in cleared]
             keys = {task_key(task.inputs): task.id for task in there}
             same = [(task.id, keys[task_key(task.inputs)]) for task in here if task_key(task.inputs) in keys]
             exact = {mine for mine, _ in same}
             rest = [task for task in here if task.id not in exact and task_key(task.inputs) not in cleared]
-            nearly = leaks(rest, [task.inputs for task in there])
-            same += [(each.task, there[int(each.other)].id) for each in nearly]
+            nearly = leaks(rest, [task.inputs for task in harmful])
+            same += [(each.task, harmful[int(each.other)].id) for each in nearly]
             shared += [SplitLeak(one, mine, other, yours) for mine, yours in same]
     return shared

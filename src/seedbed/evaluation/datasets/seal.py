@@ -32,8 +32,8 @@ class Seal:
 
     def tasks(self, store: Store) -> Dataset:
         """The held-out tasks."""
-        ids = {*self.ids}
-        return Dataset(tuple(task for task in Dataset.from_content(store.get(self.dataset)) if task.id in ids))
+        drawn_from, ids = Dataset.from_content(store.get(self.dataset)), {*self.ids}
+        return Dataset(tuple(task for task in drawn_from if task.id in ids), case=drawn_from.case)
 
 
 @dataclass(frozen=True, slots=True)
