@@ -21,7 +21,7 @@ from seedbed.experiments.options import DEFAULT, Comparing
 from seedbed.experiments.patterns.patterns import Patterns, find_patterns
 from seedbed.experiments.patterns.suggestion import Suggestion, suggest
 from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
-from seedbed.experiments.proof.attempts import Attempt, AttemptTerms, list_attempts
+from seedbed.experiments.proof.attempts import AttemptTerms, ReleaseAttempt, list_attempts
 from seedbed.experiments.proof.certificate import Certificate, certificate, verify
 from seedbed.experiments.proof.held_out import expect_unseen
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
@@ -243,7 +243,7 @@ class Experiments:
         keys = [self.find(name) for name in names] or [fact.key for fact in store.facts(Query(kind="verdict"))]
         return {key: list(problems) for key, problems in verify(store, keys).items()}
 
-    def attempts(self, name: str | None = None) -> list[Attempt]:
+    def attempts(self, name: str | None = None) -> list[ReleaseAttempt]:
         """All attempts to replace what a channel serves now, or a playbook, or anything. Raises NotFound."""
         if name is None:
             return list_attempts(self._resources.store)

@@ -124,17 +124,17 @@ def leaks(tasks: Sequence[Task], seen: Sequence[Mapping[str, Any]], used: Collec
             own[one], own[other] = max(own[one], similarity), max(own[other], similarity)
         elif texts.hard(one) == texts.hard(other):
             across[one] = max(across.get(one, (0.0, 0)), (similarity, other - count))
-    found = {one: near for one, near in across.items() if near[0] >= max(LEAST, own[one] + MARGIN)}
+    leaking = {one: near for one, near in across.items() if near[0] >= max(LEAST, own[one] + MARGIN)}
     if embeddings.is_installed():
-        found = {**_same_meaning(texts, count), **found}
-    return [Near(tasks[one].id, str(other), similarity) for one, (similarity, other) in sorted(found.items())]
+        leaking = {**_same_meaning(texts, count), **leaking}
+    return [Near(tasks[one].id, str(other), similarity) for one, (similarity, other) in sorted(leaking.items())]
 
 
 def _same_meaning(texts: _Texts, count: int) -> dict[int, tuple[float, int]]:
     """The first `count` texts that mean the same as one of the others: how similar they are, and which one."""
     vectors = embeddings.embed(texts.texts, needed_for="leaks")
     own, others = vectors[:count], vectors[count:]
-    found = {}
+    leaking = {}
     for one in range(count):
         cosines = others @ own[one]
         alike = [other for other in np.argsort(-cosines)[:NEAREST] if texts.hard(one) == texts.hard(count + other)]
@@ -142,8 +142,8 @@ def _same_meaning(texts: _Texts, count: int) -> dict[int, tuple[float, int]]:
             among = own @ own[one]
             among[one] = -1.0
             if cosines[alike[0]] >= among.max() + COSINE_MARGIN:
-                found[one] = (float(cosines[alike[0]]), int(alike[0]))
-    return found
+                leaking[one] = (float(cosines[alike[0]]), int(alike[0]))
+    return leaking
 
 
 def _text(inputs: Mapping[str, Any], used: Collection[str] | None = None) -> str:

@@ -78,14 +78,14 @@ def expect_open(
     """Raises DatasetError if some tasks or demos are held out, whatever they are called here."""
     if not (known := seals(store)):
         return
-    asked = {task_key(task.inputs) for task in tasks}
-    shown_to = {task_key(inputs) for inputs in demos}
+    in_tasks = {task_key(task.inputs) for task in tasks}
+    in_demos = {task_key(inputs) for inputs in demos}
     for seal in known:
         keys = {task_key(task.inputs) for task in seal.tasks(store)}
-        for where, found in (("tasks", keys & asked), ("demos", keys & shown_to)):
-            if found:
+        for where, held in (("tasks", keys & in_tasks), ("demos", keys & in_demos)):
+            if held:
                 instead = remedy or f"Use {seal.name}, which leaves them out; compare on {seal.name}:{HELD_OUT}."
-                actual = f"{len(found)} that are held out in {seal.name}"
+                actual = f"{len(held)} that are held out in {seal.name}"
                 raise DatasetError([Problem(where, actual, "tasks that are not held out", instead)])
 
 

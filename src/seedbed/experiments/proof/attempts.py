@@ -40,7 +40,7 @@ class AttemptTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ReleaseAttempt:
     """A candidate of an attempt to replace a playbook: its share of the error rate, and what was found."""
 
     incumbent: Digest
@@ -57,12 +57,12 @@ class Attempt:
     at: datetime
 
 
-def list_attempts(store: Store, incumbent: Digest | None = None) -> list[Attempt]:
+def list_attempts(store: Store, incumbent: Digest | None = None) -> list[ReleaseAttempt]:
     """All attempts to replace a playbook, or any, oldest first. Candidates that share one have an equal part each."""
     facts = list(store.facts(Query(kind="attempt"))) if incumbent is None else attempts(store, incumbent)
     verdicts = facts_by_key(store, "verdict", [each for fact in facts for each in experiments_of(fact)])
     return [
-        Attempt(
+        ReleaseAttempt(
             fact.subject,
             fact.body["number"],
             each["candidate"],

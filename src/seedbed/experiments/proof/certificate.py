@@ -15,7 +15,7 @@ from seedbed.experiments.evidence import evidence_of, facts_by_key
 from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
-from seedbed.experiments.proof.attempts import Attempt, attempt_of, check_attempts, list_attempts
+from seedbed.experiments.proof.attempts import ReleaseAttempt, attempt_of, check_attempts, list_attempts
 from seedbed.experiments.proof.freshness import freshness
 from seedbed.experiments.replay.coverage import ARMS, Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
@@ -78,7 +78,7 @@ class Certificate:
     """The differences when everything is recomputed; empty if the verdict is right."""
     coverage: Coverage | None = None
     """Of a verdict about replays: how many past runs could be replayed, recomputed; None if that is not known."""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[ReleaseAttempt, ...] = ()
     """All attempts to replace the control, if the verdict is one of them."""
 
     def document(self) -> Json:

@@ -168,8 +168,12 @@ class NamedSets:
         results the oldest, and of its versions the last before the first result on any of them."""
         versions: dict[str, list[tuple[int, Dataset]]] = {}
         for fact in self.store.facts(Query(kind="move", key_from="datasets/")):
-            if fact.number < self.before and isinstance(fact.body["to"], str) and (found := self._get(fact.body["to"])):
-                versions.setdefault(fact.subject, []).append((fact.number, found))
+            if (
+                fact.number < self.before
+                and isinstance(fact.body["to"], str)
+                and (version := self._get(fact.body["to"]))
+            ):
+                versions.setdefault(fact.subject, []).append((fact.number, version))
         for name, stored in versions.items():
             known = min(self._known(each) for _, each in stored)
             early = [each for number, each in stored if number < known < math.inf]
