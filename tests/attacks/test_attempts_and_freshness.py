@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
-from world import NEW, OLD, agent, is_released, joined, serve_old, tasks, world
+from world import GATES, NEW, OLD, agent, is_released, joined, serve_old, tasks, world
 
 from seedbed import Playbook, Workspace
 from seedbed.errors import ReleaseRefused
 from seedbed.experiments.options import Comparing
+from seedbed.storage.store import Query
 
 WINS, LOSSES = range(35), range(35, 69)
 
 
-async def lucky() -> Workspace:
+async def lucky(require: Sequence[str] = GATES) -> Workspace:
     """OLD and NEW are equally good: one wins 35 tasks, the other 34. The comparison of both is over."""
-    space = await serve_old(world([*LOSSES], [*WINS]))
+    space = await serve_old(world([*LOSSES], [*WINS], require=require))
     assert (await space.compare(OLD, NEW, on=tasks(range(69)))).finding == "inconclusive"
     return space
 
@@ -121,7 +125,7 @@ async def test_the_same_tasks_serve_for_another_candidate() -> None:
 
 
 async def test_nor_does_an_error_budget_pay_for_tasks_that_are_known() -> None:
-    space = await lucky()
+    space = await lucky([*GATES, "error_budget"])
     verdict = await space.compare(OLD, NEW, on=tasks(WINS), options=Comparing(channel="production"))
     assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
     assert not await is_released(space, because=verdict)
@@ -136,3 +140,110 @@ async def test_nor_does_the_error_budget_of_another_channel_pay() -> None:
     assert (verdict.finding, verdict.mode) == ("superior", "confirmatory")
     with pytest.raises(ReleaseRefused, match="a verdict paid from the error budget of scratch"):
         await space.release(NEW, to="production", because=verdict)
+
+
+async def test_an_error_budget_that_nobody_requires_is_no_second_error_rate() -> None:
+    """Attempts have an error rate of their own: with both, the chance of a false winner would be twice as large."""
+    space = await serve_old(world([], [*range(80)]))
+    verdict = await space.compare(OLD, NEW, on=tasks(range(40)), options=Comparing(channel="production"))
+    assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
+    with pytest.raises(ReleaseRefused, match="releases to production need not be paid from its error budget"):
+        await space.release(NEW, to="production", because=verdict)
+
+
+@pytest.mark.parametrize("chosen", [{"seed": 5}, {"first_replicate": (1, 0)}])
+async def test_nor_is_the_order_or_a_replicate_chosen_by_what_the_served_one_is_known_to_fail(chosen: Any) -> None:
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    space.datasets.add("mail", tasks(range(20, 50)), because="new")
+    await space.evaluate(OLD, "mail", replicates=2)
+    assert (await space.compare(OLD, NEW, on="mail", options=Comparing(**chosen))).mode == "exploratory"
+    assert (await space.compare(OLD, NEW_TOO, on="mail")).mode == "confirmatory"
+
+
+NEW_TOO = agent("new", roles={"clerk": {"model": "new", "system": "Something else entirely, in many other words."}})
+
+
+async def known_halves(names: int, size: int = 35) -> Workspace:
+    """Many parts of one dataset are stored, and then the results of the served one become known."""
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    for number in range(names):
+        part, _ = tasks(range(69)).split(size / 69, seed=number)
+        space.datasets.add(f"half-{number}", part, because="a part")
+    await space.evaluate(OLD, tasks(range(69)))
+    return space
+
+
+async def test_of_twenty_stored_halves_the_worst_for_the_served_one_is_no_fair_sample() -> None:
+    space = await known_halves(20)
+    failures = {n: sum(int(task.id[1:]) in WINS for task in space.datasets.get(f"half-{n}")) for n in range(20)}
+    worst = max(range(1, 20), key=lambda n: failures[n])
+    verdict = await space.compare(OLD, NEW, on=f"half-{worst}")
+    assert verdict.mode == "exploratory"
+    assert not await is_released(space, because=verdict)
+    assert (await space.compare(OLD, NEW_TOO, on="half-0")).mode == "confirmatory"
+
+
+async def test_nor_is_one_of_many_batches_that_share_no_task() -> None:
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    for number in range(3):
+        space.datasets.add(f"batch-{number}", tasks(range(number * 23, number * 23 + 23)), because="a part")
+    await space.evaluate(OLD, tasks(range(69)))
+    assert (await space.compare(OLD, NEW, on="batch-1")).mode == "exploratory"
+
+
+async def test_nor_is_a_version_stored_after_the_first_result() -> None:
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    space.datasets.add("mail", tasks(range(30)), because="new")
+    await space.evaluate(OLD, tasks(range(1)))
+    space.datasets.add("mail", tasks(range(69)), because="more")
+    await space.evaluate(OLD, tasks(range(69)))
+    assert (await space.compare(OLD, NEW, on="mail")).mode == "exploratory"
+    first = next(fact.body["to"] for fact in space.store.facts(Query(kind="move", key="datasets/mail@1")))
+    assert (await space.compare(OLD, NEW_TOO, on=first)).mode == "confirmatory"
+
+
+async def test_a_name_that_was_removed_still_counts_as_named() -> None:
+    space = await known_halves(2)
+    space.store.move("datasets/half-0", None, expected=space.store.ref("datasets/half-0"), because="hide it", by="eve")
+    assert (await space.compare(OLD, NEW, on="half-1")).mode == "exploratory"
+
+
+async def test_sets_of_exploratory_comparisons_are_not_named_by_them() -> None:
+    """They cost nothing, so one could register very many and pick."""
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    few = agent("new", roles={"clerk": {"model": "new", "system": "Another one, to register sets of tasks by."}})
+    await space.compare(NEW, few, on=tasks(range(35)))
+    await space.evaluate(OLD, tasks(range(69)))
+    assert (await space.compare(OLD, NEW_TOO, on=tasks(range(35)))).mode == "exploratory"
+
+
+# Several candidates
+
+
+async def test_several_candidates_are_one_attempt_and_divide_its_level() -> None:
+    space = await serve_old(world([], [*range(60)]))
+    best = await space.compare(OLD, [NEW, NEW_TOO], on=tasks(range(60)))
+    assert best.ranking
+    assert [(each.verdict.mode, each.verdict.attempt) for each in best.ranking.candidates] == [("confirmatory", 1)] * 2
+    assert all(each.verdict.alpha == 0.05 * 15 / 16 / 2 for each in best.ranking.candidates)
+    assert space.experiments.verify() == {each.verdict.experiment: [] for each in best.ranking.candidates}
+    later = await space.compare(
+        OLD, agent("new", meta={"n": 1}, parameters={"p": {"value": 0.5}}), on=tasks(range(100, 130))
+    )
+    assert later.attempt == 2
+    assert await is_released(space, NEW, best if best.candidate == NEW.digest else best.ranking.candidates[1].verdict)
+
+
+async def test_a_group_is_resumed_as_the_attempt_that_it_was() -> None:
+    space = await serve_old(world([], [*range(60)]))
+    one = await space.compare(OLD, [NEW, NEW_TOO], on=tasks(range(60)))
+    again = await space.compare(OLD, [NEW, NEW_TOO], on=tasks(range(60)))
+    assert (again, again.attempt) == (one, 1)
+
+
+async def test_a_group_with_one_that_knows_the_tasks_releases_none() -> None:
+    space = await serve_old(world([], [*range(60)]))
+    await space.evaluate(NEW, tasks(range(50)))
+    best = await space.compare(OLD, [NEW, NEW_TOO], on=tasks(range(60)))
+    assert best.ranking
+    assert {each.verdict.mode for each in best.ranking.candidates} == {"exploratory"}

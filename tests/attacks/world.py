@@ -53,7 +53,7 @@ def world(
     settings = Settings(
         by="eve",
         models={"old": says_yes(old), "new": says_yes(new, yes)},
-        channels={"production": {"require": list(require)}, "scratch": {}},
+        channels={"production": {"require": list(require)}, "scratch": {"require": ["error_budget"]}},
     )
     return Workspace(settings, store or MemoryStore())
 

@@ -17,6 +17,7 @@ from typer.models import OptionInfo
 from seedbed.cli import output
 from seedbed.cli.output import Column
 from seedbed.errors import DocumentError, PlaybookError, SettingsError
+from seedbed.reports.numbers import counted
 from seedbed.workspace import Workspace, find_file, open_workspace
 from seedbed.workspace.resources import is_playbook_file
 
@@ -84,6 +85,12 @@ class Invocation:
         """
         text = output.listing(columns, documents if rows is None else rows) if documents else output.line(empty)
         self.show({key: [*documents]} if key else [*documents], text)
+
+    def say_held_out(self, space: Workspace, tasks: str) -> None:
+        """Say on the error stream how many tasks of a dataset are left out because they are held out."""
+        held = space.datasets.held_out(tasks)
+        if held and not tasks.endswith(":held-out"):
+            output.warn(f"{counted(held, 'task')} of {tasks} {'is' if held == 1 else 'are'} held out.")
 
     def say_written(self, file: Path | None) -> None:
         """Say that a report was written, if one was."""

@@ -13,6 +13,7 @@ from seedbed.errors import ModelUnavailable, QuotaSpent, RunError, RunTaken, Why
 from seedbed.evaluation.cells import Cell, Cells, Fault, Naming, completed_runs, recorded_cells, run_of
 from seedbed.evaluation.context import EvaluationContext, TaskReplicate, seed_of
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.datasets.seal import expect_open
 from seedbed.evaluation.judges.judge import JudgeContext, asking_judges
 from seedbed.evaluation.metrics.metric import Metric, Score, blind, expect_answers
 from seedbed.evaluation.scorecard import Scorecard, scorecard
@@ -42,11 +43,12 @@ async def evaluate(
     """Score a playbook by one metric or several; the first decides. Each cell is stored as soon as it is paid for.
 
     A run that fails leaves its cells without a value, to be tried again next time. So does one that the budget does
-    not reach: `max_cost_usd` is never exceeded. Raises QuotaSpent, and DatasetError if a metric needs expected answers
-    and no task has one.
+    not reach: `max_cost_usd` is never exceeded. Raises QuotaSpent, and DatasetError if tasks are held out, or if a
+    metric needs expected answers and no task has one.
     """
     chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     todo = list(tasks)
+    expect_open(context.store, todo, (demo.inputs for demos in playbook.demos.values() for demo in demos))
     plan = _Replicates(todo, replicates)
     expect_answers(chosen, todo)
     limited = replace(context, ledger=Ledger(max_cost_usd, last_share=0.0))

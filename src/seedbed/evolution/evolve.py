@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.datasets.seal import expect_open
 from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirm, optimism
@@ -60,10 +61,12 @@ async def evolve(
 
     No run starts that the budget does not allow: runs are reserved durably before the first of them. Runs for the
     confirmation are set aside from the beginning. Raises BudgetSpent if that leaves nothing for the search,
-    and DatasetError for tasks without expected answers if a metric needs them. `options`
+    and DatasetError for tasks that are held out, or without expected answers if a metric needs them. `options`
     are stored with the search, to plan it again (see SearchOptions).
     """
-    expect_answers(evaluator.metrics, (*plan.select, *plan.reflect, *plan.confirm))
+    tasks = (*plan.select, *plan.reflect, *plan.confirm)
+    expect_open(library.store, tasks, (demo.inputs for demos in plan.start.demos.values() for demo in demos))
+    expect_answers(evaluator.metrics, tasks)
     return await _SearchLoop(plan, evaluator, library, because, options or {}, on_event).run()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from seedbed.errors import NotFound, Problem, RefMoved, SettingsError, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.datasets.seal import expect_open
 from seedbed.evolution.evaluators import Evaluator, known_cells, new_fact
 from seedbed.evolution.evolve import OnProgress, evolve
 from seedbed.evolution.optimizers.reflection import Propose
@@ -58,6 +59,7 @@ async def train(
     resumes the search. If two processes search at once, the first to finish moves the branch.
     """
     ref = _branch(library, training.branch)
+    expect_open(library.store, [task])
     current = library.get(str(ref.target))
     work = [(current, [(task, 0)])]
     async with evaluator.present():

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 
 from seedbed.errors import NotFound, Problem, SeedbedError, SettingsError, shown
+from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.judges.agreement import agreements, deciding
 from seedbed.evaluation.judges.judge import judges_in
 from seedbed.evaluation.metrics.metric import Metric, expect_answers
-from seedbed.experiments.arms import is_unpaid, run_arms
-from seedbed.experiments.error_budget import BudgetTerms, reserve
+from seedbed.experiments.arms import ArmPlans, is_unpaid, run_arms
 from seedbed.experiments.evidence import evidence_of
-from seedbed.experiments.experiment import Design, Experiment, RuleChoice, budget_spent
+from seedbed.experiments.experiment import Experiment, budget_spent
 from seedbed.experiments.live import LiveSource, LiveTest, is_live
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
-from seedbed.experiments.proof.attempts import attempts, take_attempt
-from seedbed.experiments.proof.freshness import freshness
 from seedbed.experiments.proof.hacking import hacking
-from seedbed.experiments.proof.held_out import expect_unseen, inputs_read
+from seedbed.experiments.proof.held_out import expect_unseen
 from seedbed.experiments.proof.slicing import decide_slices
+from seedbed.experiments.registration import Registered, Registration
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.replay import STRICT
 from seedbed.experiments.sources import PastRuns
@@ -58,7 +57,8 @@ async def compare(
 
     Several candidates are compared with the control one after the other, on the same tasks; the runs of the control are
     paid once. The verdict is that of the best, and `Verdict.ranking` has all. The error rate holds for up to ten
-    candidates together; with more, it limits the share of false winners. `run_experiment` does each comparison.
+    candidates together; with more, it limits the share of false winners. Together they are one attempt to replace what
+    a channel serves: each gets an equal part of its level.
 
     After a verdict that may release the candidate, more tasks are run to look for tags on which it is worse, if
     `options.slices` says so. The verdict stays what it is; `Verdict.slices` has the tags.
@@ -75,25 +75,24 @@ async def compare(
     for candidate in chosen:
         expect_unseen(library, candidate, tasks)
 
-    async def decide(candidate: Playbook, how: Comparing) -> Verdict:
-        if isinstance(source, Dataset):
-            return await run_experiment(control, candidate, source, metric, context, how, watch)
-        replays = await replay_past_runs(control, candidate, source, mode, context)
-        verdict = await run_experiment(control, candidate, replays, metric, context, how, watch)
-        return replace(verdict, replays=replays)
-
-    if len(chosen) == 1:
-        verdict = await decide(chosen[0], options)
-        for terms in options.slices if (verdict.finding, verdict.mode) == ("superior", "confirmatory") else ():
-            slices = await decide_slices(control, chosen[0], verdict, metric, context, terms)
-            verdict = replace(verdict, slices=slices)
-        return verdict
-    alpha = USUAL_ALPHA if options.alpha is None else options.alpha
-    # The best of several is to be confirmed: only a comparison of one candidate is an attempt to release it.
-    share = replace(options, alpha=alpha / len(chosen), exploratory=True)
     if len(chosen) > FEW_CANDIDATES and options.rule_name is None:
-        share = replace(share, rule={**options.registered_rule(), "rule": "betting"})
-    return rank([await decide(candidate, share) for candidate in chosen], alpha)
+        options = replace(options, rule={**options.registered_rule(), "rule": "betting"})
+    if isinstance(source, Dataset):
+        registered = Registration(control, chosen, source, metric, context, options).register()
+        verdicts = [await _perform(each, control, metric, context, watch) for each in registered]
+    else:
+        alpha = USUAL_ALPHA if options.alpha is None else options.alpha
+        share = replace(options, alpha=alpha / len(chosen)) if len(chosen) > 1 else options
+        verdicts = []
+        for candidate in chosen:
+            replays = await replay_past_runs(control, candidate, source, mode, context)
+            verdict = await run_experiment(control, candidate, replays, metric, context, share, watch)
+            verdicts.append(replace(verdict, replays=replays))
+    best = verdicts[0] if len(chosen) == 1 else rank(verdicts)
+    for terms in options.slices if (best.finding, best.mode) == ("superior", "confirmatory") else ():
+        candidate = next(each for each in chosen if each.digest == best.candidate)
+        best = replace(best, slices=await decide_slices(control, candidate, best, metric, context, terms))
+    return best
 
 
 def _expect_options(options: Comparing, candidates: Sequence[Playbook], *, replayed: bool) -> None:
@@ -137,9 +136,23 @@ async def run_experiment(
     rule answers. An interrupted comparison is resumed; the verdict of one that has ended is returned from the store.
     Raises BudgetSpent when the ledger is empty; the comparison goes on when it is run again with more.
     """
-    tasks, replay = (on.tasks, on.facts) if isinstance(on, ReplayedRuns) else (on, None)
-    context = on.context if isinstance(on, ReplayedRuns) else context
-    plan, tasks, why = _Registration(control, candidate, tasks, metric, context, options).register(replay is not None)
+    replayed = isinstance(on, ReplayedRuns)
+    tasks, context = (on.tasks, on.context) if isinstance(on, ReplayedRuns) else (on, context)
+    (registered,) = Registration(control, [candidate], tasks, metric, context, options, replayed).register()
+    replay = on.facts if isinstance(on, ReplayedRuns) else None
+    return await _perform(registered, control, metric, context, watch, replay)
+
+
+async def _perform(
+    registered: Registered,
+    control: Playbook,
+    metric: Metric,
+    context: EvaluationContext,
+    watch: AnswerWatcher | None,
+    replay: Json | None = None,
+) -> Verdict:
+    """Run a registered experiment to its verdict."""
+    plan, tasks, candidate = registered.plan, registered.tasks, registered.candidate
     with suppress(NotFound):
         return Verdict.recall(context.store, plan.digest)
     context.store.put("dataset", tasks.content())
@@ -149,6 +162,7 @@ async def run_experiment(
     # A playbook against itself with the same replicates is one arm: each of its cells is paid once.
     arms = [(control, ours)] if (control, ours) == (candidate, theirs) else [(control, ours), (candidate, theirs)]
     failed = FailedRuns(context.store, plan.digest)
+    _leave_out(plan, arms, metric, context, failed)
     async with context.present(), aclosing(run_arms(arms, metric, context, failed)) as units:
         async for cells in units:
             with suppress(NotFound):  # somebody stopped it, or another process was faster
@@ -162,93 +176,32 @@ async def run_experiment(
                 break
     evidence = evidence_of(context.store, test.cells, plan.digest)
     verdict = test.verdict(evidence=evidence, judges=_judges(context.store, plan.metric), replay=replay)
-    verdict = replace(verdict, why=why, hacking=hacking(context.store, verdict))
+    verdict = replace(verdict, why=registered.why, hacking=hacking(context.store, verdict))
     return record_verdict(context.store, verdict, by=context.by, clock=context.clock)
 
 
-@dataclass(frozen=True)
-class _Registration:
-    """What is about to be registered, and how it may be registered."""
-
-    control: Playbook
-    candidate: Playbook
-    tasks: Dataset
-    metric: Metric
-    context: EvaluationContext
-    options: Comparing
-
-    def register(self, replayed: bool) -> tuple[Experiment, Dataset, str]:
-        """The experiment, the tasks that are left of it, and why it is exploratory, if it is.
-
-        Its error rate is that of the options; of an attempt to replace what a channel serves, its share of that; or for
-        a channel with an error budget, what the budget gives.
-        """
-        context, options, rule = self.context, self.options, self.options.registered_rule()
-        if options.channel:
-            return self._paid(rule)
-        alpha = USUAL_ALPHA if options.alpha is None else options.alpha
-        if why := self._exploratory(replayed):
-            return self._plan(self.tasks, options.design(alpha, rule)), self.tasks, why
-        store, incumbent = context.store, self.control.digest
-        for fact in attempts(store, incumbent):
-            left, _ = self._left(fact.number)
-            mode = options.design(float(fact.body["level"]), rule, "confirmatory", int(fact.body["number"]))
-            if (begun := self._plan(left, mode)).digest == fact.body["experiment"]:
-                return begun, left, ""
-        left, why = self._left()
-        if why:
-            return self._plan(self.tasks, options.design(alpha, rule)), self.tasks, why
-
-        def planned(level: float, number: int) -> Experiment:
-            return self._plan(left, options.design(level, rule, "confirmatory", number))
-
-        assert options.attempts
-        taken = take_attempt(store, incumbent, options.attempts, alpha, planned, by=context.by, clock=context.clock)
-        return taken, left, ""
-
-    def _exploratory(self, replayed: bool) -> str:
-        """Why it is exploratory, whatever is known of the tasks."""
-        if self.options.exploratory:
-            return "it was registered as exploratory"
-        if replayed:
-            return "replays prove nothing about live runs"
-        return "" if self.options.attempts else "no channel serves the control"
-
-    def _left(self, before: float = math.inf) -> tuple[Dataset, str]:
-        """The tasks that are fresh, and why that cannot be confirmatory."""
-        library = Library(self.context.store, self.context.by)
-        for playbook in (self.control, self.candidate):  # `verify` needs both
-            library.keep(playbook, because="compared")
-        known = freshness(library, self.control, self.candidate, self.tasks, before=before)
-        if known.exploratory or not known.seen:
-            return self.tasks, known.exploratory
-        return self.tasks.only(ids={task.id for task in self.tasks} - {*known.seen}), ""
-
-    def _paid(self, rule: RuleChoice) -> tuple[Experiment, Dataset, str]:
-        """The same at the error rate of the next reservation, or of the one it was begun with."""
-        context, options = self.context, self.options
-        if options.alpha is not None:
-            remedy = "Set the rate of the budget."
-            expected = f"none: the error budget of channel {shown(options.channel)} sets it"
-            raise SettingsError([Problem("alpha", f"{options.alpha:g}", expected, remedy)])
-        terms, reasons = options.terms or BudgetTerms(), dict[Digest, tuple[Dataset, str]]()
-
-        def planned(alpha: float, rule: RuleChoice, before: float) -> Experiment:
-            left, why = self._left(before)
-            why = why or ("it was registered as exploratory" if options.exploratory else "")
-            plan = self._plan(left, options.design(alpha, rule, "exploratory" if why else "confirmatory"))
-            reasons[plan.digest] = left, why
-            return plan
-
-        plan = reserve(context.store, options.channel, terms, planned, rule, by=context.by, clock=context.clock)
-        return plan, *reasons[plan.digest]
-
-    def _plan(self, tasks: Dataset, design: Design) -> Experiment:
-        control, candidate = self.control, self.candidate
-        models = {"control": self.context.identity(control), "candidate": self.context.identity(candidate)}
-        read = inputs_read(control, candidate)
-        pair = (control.digest, candidate.digest)
-        return Experiment.plan(*pair, tasks, self.metric, models=models, design=design, inputs=read)
+def _leave_out(
+    plan: Experiment, arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
+) -> None:
+    """Record runs of retired tasks as failed through no fault of the agent, so that they are missing, and not run."""
+    retired = {*plan.retired}
+    for playbook, units in arms if retired else ():
+        naming = Naming(playbook.digest, context.identity(playbook), [metric.identity])
+        cells = [
+            Cell(
+                key=naming(task, replicate).cells[0],
+                playbook=playbook.digest,
+                task=task.id,
+                replicate=replicate,
+                metric=metric.name,
+                value=None,
+                reason="the task was retired",
+                fault="infrastructure",
+            )
+            for task, replicate in chain(*units)
+            if task.id in retired
+        ]
+        context.store.append(failed.new(cells, context.clock(), context.by))
 
 
 def abort(store: Store, experiment: Digest, *, because: str, by: str, clock: Callable[[], datetime]) -> Verdict:

@@ -50,6 +50,8 @@ class BudgetTerms:
 
     rate: float = 0.05
     control: str = "lord"
+    unpaid: str = ""
+    """Why a verdict that is paid from the budget releases nothing, if it does not."""
 
     def __post_init__(self) -> None:
         if self.control not in CONTROLS:

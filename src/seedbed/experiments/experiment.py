@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
@@ -49,6 +49,7 @@ class Design:
     channel: str = ""
     mode: Mode = "exploratory"
     attempt: int = 0
+    retired: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,8 @@ class Experiment:
     mode: Mode = ""
     attempt: int = 0
     """Which attempt to replace the control it is, from 1; 0 if it is none."""
+    retired: tuple[str, ...] = ()
+    """Tasks that were retired after results of them were known: they are not run, and count as missing answers."""
 
     @classmethod
     def plan(
@@ -129,16 +132,20 @@ class Experiment:
             inputs=read,
             mode=design.mode,
             attempt=design.attempt,
+            retired=design.retired,
         )
 
     @classmethod
     def from_content(cls, body: Json) -> Experiment:
-        lists: Json = {name: tuple(body[name]) for name in ("order", "first_replicates", "inputs") if name in body}
-        return cls(**{**body, **lists})
+        names = ("order", "first_replicates", "inputs", "retired")
+        return cls(**{**body, **{name: tuple(body[name]) for name in names if name in body}})
 
     def content(self) -> Json:
         body = {**asdict(self), "order": list(self.order), "first_replicates": list(self.first_replicates)}
-        if self.inputs is None:  # it keeps the digest that it had before there were these
+        retired = body.pop("retired")
+        if retired:  # where none is, it keeps the digest that it had before there were these
+            body["retired"] = list(retired)
+        if self.inputs is None:  # the same
             return {name: value for name, value in body.items() if name not in ("inputs", "mode", "attempt")}
         return {**body, "inputs": list(self.inputs)}
 
@@ -160,13 +167,14 @@ class Experiment:
         return rule_from_state({**old, **self.rule})
 
 
-def _groups(tasks: Iterable[Task], inputs: Collection[str] | None) -> dict[str, str]:
+def _groups(tasks: Dataset, inputs: Collection[str] | None) -> dict[str, str]:
     """For each task, by its id, a name that it shares with those it is not independent of: tasks of its source, and
     tasks that ask the same."""
     if inputs is None:
         return {task.id: task.source or f"\x00{canonical(dict(task.inputs))}" for task in tasks}
     first: dict[str, str] = {}
-    own = {task.id: (f"\x00{task_key(task.inputs, inputs)}", task.source or f"\x00{task.id}") for task in tasks}
+    keys = {task.id: task_key(task.inputs, inputs, tasks.case) for task in tasks}
+    own = {task.id: (f"\x00{keys[task.id]}", task.source or f"\x00{task.id}") for task in tasks}
 
     def find(name: str) -> str:
         while (above := first.setdefault(name, name)) != name:

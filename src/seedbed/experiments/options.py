@@ -49,6 +49,8 @@ class Comparing:
     """The terms of that budget, which a workspace takes from its settings."""
     exploratory: bool = False
     """Whether the comparison is only to find out: it may not release anything, and is no attempt to."""
+    fresh: bool = False
+    """Whether only units are compared that are new to both arms; a workspace sets this for tasks named `NAME:fresh`."""
     attempts: AttemptTerms | None = None
     """How attempts to replace the control share the error rate, if a channel serves it; a workspace takes this from its
     settings. None if no channel does: the comparison is exploratory."""

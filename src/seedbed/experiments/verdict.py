@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -253,8 +254,10 @@ class Ranking:
         return {"control": self.control, "alpha": self.alpha, "candidates": rows}
 
 
-def rank(verdicts: Sequence[Verdict], alpha: float) -> Verdict:
-    """The verdict of the best of several candidates, with the ranking of all, whose errors together are controlled."""
+def rank(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict of the best of several candidates, with the ranking of all, whose errors together are controlled:
+    at the sum of their error rates."""
+    alpha = round(math.fsum(each.alpha for each in verdicts), 15)
     few = len(verdicts) <= FEW_CANDIDATES
     if few:
         corrected = holm([1.0 if each.finding == "invalid" or each.p is None else each.p for each in verdicts], alpha)

@@ -42,6 +42,15 @@ class ErrorBudgetSettings(Section):
         return value
 
 
+class AttemptSettings(Section):
+    """How all attempts to replace what a channel serves share one error rate."""
+
+    example = "{first: 0.9375}"
+
+    first: TrafficShare = 15 / 16
+    """The share of the first attempt; all later ones divide the rest."""
+
+
 # Guards
 
 RUN_METRICS = ("error_rate", "violation_rate", "latency_seconds", "cost_usd")
@@ -146,6 +155,7 @@ class ChannelSettings(Section):
 
     require: list[GateSettings] = Field(default_factory=_default_gates)
     error_budget: ErrorBudgetSettings = Field(default_factory=ErrorBudgetSettings)
+    attempts: AttemptSettings = Field(default_factory=AttemptSettings)
     canary: CanarySettings = Field(default_factory=CanarySettings)
     reviewers: Reviewers | None = None
     """Default: the reviewers of the workspace."""

@@ -7,15 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seedbed.errors import DatasetError, Problem, shown
+from seedbed.errors import DatasetError, NotFound, Problem, shown
+from seedbed.evaluation.datasets import seal
 from seedbed.evaluation.datasets.check import DatasetCheck, check_dataset
-from seedbed.evaluation.datasets.dataset import Dataset, StratifyBy
+from seedbed.evaluation.datasets.dataset import Dataset, StratifyBy, Task
 from seedbed.evaluation.datasets.files import KINDS, ending
+from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.loading import Columns, read
+from seedbed.evaluation.datasets.seal import Retirement, Seal, cleared
+from seedbed.experiments.proof.freshness import first_results
 from seedbed.playbooks.library import REF_NAME
 from seedbed.reports.numbers import counted
-from seedbed.storage.store import Json, Ref
-from seedbed.workspace.execution import Execution, Tasks
+from seedbed.storage.store import Json, Ref, now
+from seedbed.workspace.execution import Execution, Tasks, dataset_and_split
 from seedbed.workspace.resources import Resources
 
 
@@ -33,16 +37,22 @@ class Datasets:
         """
         return self._execution.dataset(tasks)
 
+    def size(self, tasks: Tasks) -> int:
+        """How many tasks a comparison on these has at most. Raises DatasetError or NotFound."""
+        return len(self._execution.dataset(tasks, compared=True))
+
     def describe(self) -> list[Json]:
         """Every stored dataset: its name, how many tasks, its splits, and why it is there."""
         return [self._described(ref) for ref in self._resources.store.refs("datasets/")]
 
     def _described(self, ref: Ref) -> Json:
         body = self._resources.store.get(str(ref.target))
+        name = ref.name.removeprefix("datasets/")
         return {
-            "name": ref.name.removeprefix("datasets/"),
+            "name": name,
             "dataset": ref.target,
             "tasks": len(body["tasks"]),
+            "held_out": self.held_out(name),
             "splits": {name: len(ids) for name, ids in body.get("splits", {}).items()},
             "version": ref.version,
             "because": ref.because,
@@ -52,7 +62,51 @@ class Datasets:
 
     def check(self, tasks: Tasks) -> DatasetCheck:
         """What repeats in a dataset, leaks between its splits or is missing."""
-        return check_dataset(self.get(tasks))
+        return check_dataset(self.get(tasks), cleared(self._resources.store))
+
+    def not_leaked(self, name: str, task: str, *, because: str) -> None:
+        """Record that a task of a stored dataset is no leak, although it is very like one that was seen."""
+        store, by = self._resources.store, self._resources.by
+        seal.clear(store, self._name(name), self._task(name, task), because=because, by=by, clock=now)
+
+    # Tasks that are held out or retired
+
+    def hold_out(self, name: str, *, share: float = 0.3, seed: int = 0) -> Seal:
+        """Hold out a share of the tasks of a stored dataset of which no result is known: only a confirmatory
+        comparison opens them, as `NAME:held-out`. Raises DatasetError, also if some are held out already."""
+        store, by, known = self._resources.store, self._resources.by, first_results(self._resources.store)
+        tasks = self._execution.stored(self._name(name))
+        new = [task.id for task in tasks if task_key(task.inputs) not in known]
+        if len(new) < 2:
+            remedy = "Add new tasks to it first: seedbed dataset add."
+            raise DatasetError([Problem(name, f"{len(new)} tasks without results", "at least 2", remedy)])
+        return seal.hold_out(store, name, tasks.only(ids=new), share=share, seed=seed, by=by, clock=now)
+
+    def held_out(self, tasks: Tasks) -> int:
+        """How many tasks of a stored dataset are held out."""
+        name = dataset_and_split(str(tasks))[0] if isinstance(tasks, str) else ""
+        return sum(len(each.ids) for each in seal.seals(self._resources.store, name)) if name else 0
+
+    def retire(self, name: str, task: str, *, because: str) -> Retirement:
+        """Take a task of a stored dataset out of use, such as one with a wrong answer.
+
+        If a result of it is known it counts as a missing answer in confirmatory comparisons, so that nobody gains by
+        retiring what does not suit a candidate.
+        """
+        store, by, chosen = self._resources.store, self._resources.by, self._task(name, task)
+        known = task_key(chosen.inputs) in first_results(store)
+        return seal.retire(store, self._name(name), chosen, known=known, because=because, by=by, clock=now)
+
+    def _task(self, name: str, task: str) -> Task:
+        return self._execution.stored(self._name(name)).only(ids=[task]).tasks[0]
+
+    def _name(self, name: str) -> str:
+        """The name of a stored dataset. Raises NotFound."""
+        called = name.removeprefix("datasets/")
+        if self._resources.store.ref(f"datasets/{called}") is None:
+            remedy = "Store it first: seedbed dataset add FILE --name NAME"
+            raise NotFound(f"no stored dataset is called {shown(name)}. {remedy}")
+        return called
 
     def add(self, name: str, tasks: Tasks, *, because: str) -> Ref:
         """Store tasks under a name. If they are there already nothing moves; the old ones stay in the store."""
@@ -68,7 +122,7 @@ class Datasets:
 
     def add_splits(self, name: str, parts: Mapping[str, Dataset], *, because: str) -> Ref:
         """Add splits to a stored dataset. Raises DatasetError for one that it has already."""
-        tasks = self.get(f"datasets/{name}")
+        tasks = self._execution.stored(f"datasets/{name}")
         remedy = "Name others with --into, or add the dataset again."
         taken = [each for each in parts if each in tasks.splits]
         if taken:

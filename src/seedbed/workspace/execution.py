@@ -12,6 +12,8 @@ from seedbed.errors import DatasetError, NotFound, Problem, SettingsError, shown
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.files import KINDS, ending
+from seedbed.evaluation.datasets.identity import task_key
+from seedbed.evaluation.datasets.seal import HELD_OUT, retirements, seals, without
 from seedbed.evaluation.judges.declared import DeclaredJudge, declared_judges
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.evaluation.metrics.registry import parse_metric
@@ -27,6 +29,9 @@ from seedbed.workspace.resources import Resources, find_file, store_url
 AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
 
+FRESH = "fresh"
+"""`NAME:fresh` names the tasks of a dataset that are new to both playbooks of a comparison."""
+
 Tasks: TypeAlias = Dataset | Path | str
 MetricChoice: TypeAlias = Metric | str | Sequence[Metric | str]
 
@@ -39,10 +44,12 @@ class Execution:
 
     # Datasets
 
-    def dataset(self, tasks: Tasks) -> Dataset:
+    def dataset(self, tasks: Tasks, *, compared: bool = False) -> Dataset:
         """The tasks themselves, or those of a file, a folder, a stored name or a digest; `NAME:SPLIT` is one split.
 
-        What exists as a file or folder is read first. Raises DatasetError or NotFound.
+        What exists as a file or folder is read first. Of a stored name, tasks that are held out or retired are left
+        out; `NAME:held-out` are those held out. If they are to be compared, `NAME:fresh` is NAME, and tasks that were
+        retired after results of them were known are in it. Raises DatasetError or NotFound.
         """
         if isinstance(tasks, Dataset):
             return tasks
@@ -51,7 +58,28 @@ class Execution:
             raise DatasetError([Problem("tasks", f"a {type(tasks).__name__}", expected)])
         if (loaded := dataset_file(tasks)) is not None:
             return loaded
-        whole, split = dataset_and_split(str(tasks))
+        name, split = dataset_and_split(str(tasks))
+        stored, store = self.stored(name), self._resources.store
+        seal = next(iter(seals(store, name)), None)
+        if split == HELD_OUT and seal:
+            chosen = seal.tasks(store)
+        else:
+            held = {task_key(task.inputs) for task in seal.tasks(store)} if seal else set()
+            chosen = without(stored, held)
+            if split and not (split == FRESH and compared and split not in stored.splits):
+                _expect_split(split, stored)
+                chosen = chosen.only(split=split)
+        gone = {each.key for each in retirements(store, name) if not (compared and each.known)}
+        return without(chosen, gone)
+
+    def is_fresh(self, tasks: object) -> bool:
+        """Whether `NAME:fresh` is meant: what is new to those who are compared."""
+        if not isinstance(tasks, str) or dataset_and_split(tasks)[1] != FRESH or dataset_file(tasks) is not None:
+            return False
+        return FRESH not in self.stored(dataset_and_split(tasks)[0]).splits
+
+    def stored(self, whole: str) -> Dataset:
+        """All tasks of a stored name or a digest. Raises NotFound."""
         store = self._resources.store
         ref = store.ref(f"datasets/{whole.removeprefix('datasets/')}")
         digest = ref.target if ref else whole
@@ -63,8 +91,7 @@ class Execution:
             known = ", ".join(ref.name.removeprefix("datasets/") for ref in store.refs("datasets/")) or "none yet"
             remedy = "A file such as tasks.jsonl works too; `seedbed dataset add` stores one"
             raise NotFound(f"no dataset is called {shown(whole)}. Known names: {known}. {remedy}")
-        stored = Dataset.from_content(body)
-        return stored.only(split=split) if split else stored
+        return Dataset.from_content(body)
 
     # MetricChoice
 
@@ -172,6 +199,14 @@ def expect_readable(workspace: Path | None, metrics: Iterable[str], tasks: str |
             parse_metric(name, {})
     if tasks:
         dataset_file(tasks)
+
+
+def _expect_split(split: str, tasks: Dataset) -> None:
+    """Raises DatasetError for a part that is computed, where there is none."""
+    if split in (HELD_OUT, FRESH) and split not in tasks.splits:
+        remedy = "Hold some out: seedbed dataset hold-out NAME" if split == HELD_OUT else "Compare on it: compare --on"
+        expected = "tasks that are held out" if split == HELD_OUT else "two playbooks that they are new to"
+        raise DatasetError([Problem(split, "none", expected, f"{remedy}.")])
 
 
 def dataset_file(name: Path | str) -> Dataset | None:

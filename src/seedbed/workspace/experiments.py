@@ -21,7 +21,7 @@ from seedbed.experiments.options import DEFAULT, Comparing
 from seedbed.experiments.patterns.patterns import Patterns, find_patterns
 from seedbed.experiments.patterns.suggestion import Suggestion, suggest
 from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
-from seedbed.experiments.proof.attempts import AttemptTerms
+from seedbed.experiments.proof.attempts import AttemptTerms, ReleaseAttempt, list_attempts
 from seedbed.experiments.proof.certificate import Certificate, certificate, verify
 from seedbed.experiments.proof.evidence_file import export_evidence, head
 from seedbed.experiments.proof.evidence_file import verify_evidence as verify_evidence
@@ -75,7 +75,8 @@ class Experiments:
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, metric or "rating", options)
         chosen = self._execution.metric(metric or "exact_match")
-        source = on if isinstance(on, PastRuns) else self._execution.dataset(on)
+        source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
+        options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
         several = isinstance(candidate, list | tuple)
         names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
         candidates = [self._resources.playbook(each) for each in names]
@@ -98,15 +99,24 @@ class Experiments:
 
     def _for_channel(self, options: Comparing) -> Comparing:
         """The options with the terms of the channel's error budget, if a channel pays."""
-        return replace(options, terms=self.terms(options.channel, options.alpha)) if options.channel else options
+        if not options.channel:
+            return options
+        terms = self.terms(options.channel, options.alpha)
+        if self._paid(options.channel, options.alpha) is None:  # its attempts have an error rate of their own
+            terms = replace(terms, unpaid=f"releases to {options.channel} need not be paid from its error budget")
+        return replace(options, terms=terms)
 
     def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
         """The options with the terms of attempts and of slices, if a channel serves the control: the comparison may
         replace it there."""
         refs = self._resources.store.refs("channels/")
-        names = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == control.digest]
-        terms = [each for name in names for each in build_slice_terms(self._resources.protection(name))]
-        return replace(options, attempts=AttemptTerms(), slices=tuple(dict.fromkeys(terms))) if names else options
+        serving = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == control.digest]
+        if not serving:
+            return options
+        channels = [self._resources.protection(channel) for channel in serving]
+        slices = dict.fromkeys(terms for channel in channels for terms in build_slice_terms(channel))
+        first = min(channel.attempts.first for channel in channels)
+        return replace(options, attempts=AttemptTerms(first), slices=tuple(slices))
 
     def compare_live(
         self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None
@@ -155,7 +165,7 @@ class Experiments:
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
         chosen = self._execution.metric(metric)
-        old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on))
+        old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on, compared=True))
         decided_by = self._for_release(self._for_channel(options), old)
         return forecast(old, new, tasks, chosen, self._resources.store, decided_by)
 
@@ -255,6 +265,14 @@ class Experiments:
     def sign(self) -> int:
         """Sign what you registered, approved and released, with your `signing_key`. Returns how much was signed."""
         return self._resources.sign()
+
+    def attempts(self, name: str | None = None) -> list[ReleaseAttempt]:
+        """All attempts to replace what a channel serves now, or a playbook, or anything. Raises NotFound."""
+        if name is None:
+            return list_attempts(self._resources.store)
+        ref = self._resources.store.ref(f"channels/{name.removeprefix('channels/')}")
+        serves = stable_of(ref.target) if ref else None
+        return list_attempts(self._resources.store, serves or self._resources.playbook(name).digest)
 
     def error_budget(self, channel: str) -> tuple[ErrorBudget, Balance]:
         """What is left of a channel's error budget, which all candidates ever judged for it share."""

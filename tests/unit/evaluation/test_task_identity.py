@@ -4,8 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbed import Task
+from seedbed import Dataset, Task
+from seedbed.evaluation.datasets.check import check_dataset
+from seedbed.evaluation.datasets.dataset import Case
 from seedbed.evaluation.datasets.identity import leaks, near, normal_text, task_key
+from seedbed.experiments.experiment import drawn
 
 
 @pytest.mark.parametrize(
@@ -66,3 +69,32 @@ def test_tasks_cut_from_one_pattern_are_no_leaks_of_each_other() -> None:
 def test_nothing_is_near_nothing() -> None:
     assert near([]) == leaks([], []) == leaks(tasks("a"), []) == []
     assert near(tasks("", "x")) == []
+
+
+CASES: tuple[Case, ...] = ("fold", "keep")
+
+
+def test_letter_case_makes_another_task_only_in_a_dataset_about_letter_case() -> None:
+    both = (Task("a", {"q": "Is iPhone spelled right?"}), Task("b", {"q": "is iphone spelled  right"}))
+    assert [len(drawn(Dataset(both, case=case), 0, ["q"])) for case in CASES] == [1, 2]
+    kept = Dataset(both, {"test": ("a",)}, "keep")
+    assert Dataset.from_content(kept.content()) == kept
+    assert kept.only(split="test").case == kept.with_splits({"x": ["b"]}).case == "keep"
+    assert "identity" not in Dataset(both).content()
+    assert check_dataset(kept).units == 2
+
+
+def test_a_paraphrase_is_a_leak_where_embeddings_are_installed() -> None:
+    pytest.importorskip("wordllama")
+    asked = "Our old printer is broken, so where may the children in the library print their homework?"
+    seen = "Where can kids print homework in the library, as the printer there has broken down?"
+    assert [each.task for each in leaks(tasks(*QUESTIONS, asked), [{"q": seen}])] == ["t4"]
+
+
+def test_what_was_looked_at_and_cleared_does_not_leak() -> None:
+    typo = QUESTIONS[0].replace("apples does", "aples does")
+    data = Dataset(tuple(tasks(*QUESTIONS, typo)), {"train": ("t0",), "test": ("t1", "t2", "t3", "t4")})
+    assert [each.other for each in check_dataset(data).leaks] == ["t4"]
+    for name in ("t0", "t4"):
+        cleared = [task_key(task.inputs) for task in data if task.id == name]
+        assert not check_dataset(data, cleared).leaks

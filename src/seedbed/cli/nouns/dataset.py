@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ import typer
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.options import DatasetName, Seed
+from seedbed.cli.options import Because, DatasetName, Seed
 from seedbed.cli.output import BLOCKED, Column, line, when
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.loading import Columns
@@ -38,6 +38,7 @@ def _by(stratum: Stratum | None) -> Any:
     return stratum.value if stratum else None
 
 
+StoredName = Annotated[str, typer.Argument(metavar="NAME", help="The name of a stored dataset.")]
 Stratify = Annotated[
     Stratum | None,
     typer.Option(
@@ -51,6 +52,7 @@ COLUMNS = (
     Column("dataset", lambda each: line((each["name"], "bold"))),
     Column("digest", lambda each: line((short(each["dataset"]), "yellow")), drop=2),
     Column("tasks", lambda each: f"{each['tasks']:,}", number=True),
+    Column("held out", lambda each: f"{each['held_out']:,}" if each["held_out"] else "", number=True, drop=2),
     Column("splits", lambda each: _splits(each["splits"]), flexible=True, drop=1),
     Column("since", lambda each: when(each["at"]), drop=3),
 )
@@ -101,6 +103,9 @@ def add(
         str | None, typer.Option("--name", help="The name to store it under. Default: the file name.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Leave out duplicate tasks.")] = False,
+    keep_case: Annotated[
+        bool, typer.Option("--keep-case", help="Tasks about letter case: those that differ only in it are different.")
+    ] = False,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="The reason to record.")] = None,
     *,
     fields: FieldOptions,
@@ -112,6 +117,7 @@ def add(
     inputs = {each.rpartition("=")[0] or each: each.rpartition("=")[2] for each in fields.inputs or ()}
     columns = Columns(inputs, fields.expected, fields.own, fields.tags or (), fields.source, fields.split, fields.rows)
     tasks, repeated = read_file(file, columns, once=once)
+    tasks = replace(tasks, case="keep") if keep_case else tasks
     called = name or re.sub(r"(\.\w+?)(\.gz)?$", "", file.resolve().name)
     with call.open() as space:
         ref = space.datasets.add(called, tasks, because=because or f"from {file.name}")
@@ -166,12 +172,24 @@ def check(
     call: Invocation,
     dataset: DatasetName,
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many findings of each kind to print.")] = 5,
+    not_leaked: Annotated[
+        list[str] | None,
+        typer.Option("--not-leaked", metavar="ID", help="Record that this task of a stored dataset is no leak."),
+    ] = None,
+    because: Annotated[str, typer.Option("--because", metavar="REASON", help="The reason to record for that.")] = "",
 ) -> None:
     """Look for tasks that repeat others, leaks between splits, and missing answers. Files need no workspace.
 
+    If you know that a task only looks like one of another split, say so with --not-leaked and --because. Tasks in the
+    very same words always leak.
+
     Exits with code 1 if a split repeats tasks from another.
     """
+    if not_leaked and not because.strip():
+        raise typer.BadParameter("expected a reason with --not-leaked", param_hint="--because")
     with call.open_for_files(dataset_and_split(dataset)[0]) as space:
+        for task in not_leaked or ():
+            space.datasets.not_leaked(dataset_and_split(dataset)[0], task, because=because)
         checked = space.datasets.check(dataset)
     pairs = [
         ("tasks", f"{checked.tasks:,}, which ask {counted(checked.units, 'different thing')}"),
@@ -294,6 +312,46 @@ def _write(
 def _mark(call: Invocation, verb: str) -> tuple[str, str]:
     past = {"store": "stored", "write": "wrote"}[verb]
     return (f"would {verb} ", "yellow") if call.dry_run else (f"✓ {past} ", "bold green")
+
+
+@command(app, "hold-out", dry_run=True)
+def hold_out(
+    call: Invocation,
+    name: StoredName,
+    share: Annotated[
+        float, typer.Option("--share", help="The share of tasks without known results to hold out.")
+    ] = 0.3,
+    seed: Seed = 0,
+) -> None:
+    """Hold out some tasks of a stored dataset, to be opened only by a comparison that may release its candidate.
+
+    NAME then means the other tasks, and NAME:held-out those: evaluate, evolve and exploratory comparisons refuse them,
+    under any name. A dataset is held out from once; the same seed draws the same tasks.
+    """
+    with call.open() as space:
+        held = space.datasets.hold_out(name, share=share, seed=seed)
+    document = {"name": held.name, "held_out": list(held.ids), "share": share, "seed": seed}
+    done = f"{counted(len(held.ids), 'task')} of {held.name} held out; compare on {held.name}:held-out"
+    call.done(document, done, would="would hold out: ")
+
+
+@command(app, dry_run=True)
+def retire(
+    call: Invocation,
+    name: StoredName,
+    task: Annotated[str, typer.Argument(metavar="TASK_ID", help="The id of the task.")],
+    because: Because,
+) -> None:
+    """Take a broken task of a stored dataset out of use.
+
+    If no result of it is known it is gone. Otherwise it counts as a missing answer in comparisons that may release
+    something, so that no candidate gains by it.
+    """
+    with call.open() as space:
+        done = space.datasets.retire(name, task, because=because)
+    effect = "it counts as a missing answer, since results of it are known" if done.known else "it is gone"
+    document = {"name": done.name, "task": done.task, "known": done.known, "because": done.because}
+    call.done(document, f"retired {done.task}: {effect}", would="would be ")
 
 
 @command(app, dry_run=True)

@@ -1,4 +1,4 @@
-"""seedbed evidence: certificates, files that prove a verdict, signatures, the error budget, and the A/A sentinel."""
+"""seedbed evidence: certificates, attempts, files that prove a verdict, signatures, budget and sentinel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Group
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import AlphaRate, ChannelName, ExperimentName, MetricName
-from seedbed.cli.output import BLOCKED, PASS, line
+from seedbed.cli.output import BLOCKED, PASS, Column, line, when
 from seedbed.cli.views import verdict as views
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import short
@@ -21,6 +21,17 @@ from seedbed.workspace.experiments import verify_evidence
 from seedbed.workspace.storage import new_signing_key
 
 app = typer.Typer(no_args_is_help=True)
+
+ATTEMPTS = (
+    Column("against", lambda each: line((short(each["incumbent"]), "yellow"))),
+    Column("attempt", lambda each: f"{each['number']}", number=True),
+    Column("candidate", lambda each: short(each["candidate"])),
+    Column("share", lambda each: f"{each['share']:.4f}", number=True),
+    Column("level", lambda each: f"{each['level']:.2g}", number=True),
+    Column("finding", lambda each: each["finding"]),
+    Column("by", lambda each: each["by"], drop=1),
+    Column("since", lambda each: when(each["at"]), drop=2),
+)
 
 
 @command(app)
@@ -37,7 +48,8 @@ def show(call: Invocation, name: ExperimentName) -> None:
     ]
     view = Group(views.verdict_view(proof.verdict, proof.experiment.rule), "", output.table("", "claim", rows=flags))
     coverage = [Group("", views.coverage_view(proof.coverage))] if proof.coverage else []
-    call.show(proof.document(), view, *coverage, *map(output.problem_view, proof.problems))
+    tried = [output.listing(ATTEMPTS, [asdict(attempt) for attempt in proof.attempts])] if proof.attempts else []
+    call.show(proof.document(), view, *coverage, *tried, *map(output.problem_view, proof.problems))
     raise typer.Exit(BLOCKED if proof.problems else PASS)
 
 
@@ -130,6 +142,23 @@ def sign(call: Invocation) -> None:
     with call.open() as space:
         count = space.experiments.sign()
     call.show({"signed": count}, line(f"Signed {counted(count, 'fact')}."))
+
+
+@command(app)
+def attempts(
+    call: Invocation,
+    name: Annotated[
+        str | None, typer.Argument(metavar="CHANNEL|PLAYBOOK", help="What was to be replaced. Default: anything.")
+    ] = None,
+) -> None:
+    """List every attempt to replace what a channel serves now, or a playbook: all of them share one error rate.
+
+    Attempts that were aborted or never ended count too. Set the share of the first one with `attempts` under the
+    channel in the workspace file.
+    """
+    with call.open() as space:
+        known = [asdict(attempt) for attempt in space.experiments.attempts(name)]
+    call.list("attempts", known, ATTEMPTS, "No attempts yet.")
 
 
 @command(app)

@@ -16,7 +16,6 @@ from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, ReportFile
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS
 from seedbed.cli.views import verdict as views
 from seedbed.errors import BudgetSpent
-from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
 from seedbed.experiments.sources import LiveTraffic, PastRuns
 from seedbed.experiments.verdict import Verdict
@@ -197,8 +196,8 @@ class EvidenceOptions:
         tasks = space.datasets.get(self.on) if self.on else None
         return PastRuns(sample=self.replay, mode=self.mode, since=since, expected=tasks)
 
-    def source(self, space: Workspace) -> Dataset | PastRuns:
-        return self.past_runs(space) if self.replay else space.datasets.get(str(self.on))
+    def source(self, space: Workspace) -> str | PastRuns:
+        return self.past_runs(space) if self.replay else str(self.on)
 
 
 @dataclass(frozen=True)
@@ -264,6 +263,7 @@ def compare(
             return
         if evidence.live_runs is not None:
             _estimate(call, space, sides, evidence, decision, work)
+        call.say_held_out(space, evidence.on or "")
         verdict = _verdict(space, sides, evidence.source(space), how, work)
         rule = space.experiments.rule(verdict)
         if work.file:
@@ -290,9 +290,9 @@ class Sides:
         return self.control, next(iter(self.candidates))
 
 
-def _verdict(space: Workspace, sides: Sides, source: Dataset | PastRuns, how: Comparing, work: WorkOptions) -> Verdict:
+def _verdict(space: Workspace, sides: Sides, source: str | PastRuns, how: Comparing, work: WorkOptions) -> Verdict:
     alpha = space.experiments.next_level(how.channel) if how.channel else how.alpha or USUAL_ALPHA
-    total = (source.sample or 0) if isinstance(source, PastRuns) else len(source)
+    total = (source.sample or 0) if isinstance(source, PastRuns) else space.datasets.size(source)
     with progress.comparing(total, alpha) as watch:
         return wait_for(
             space.compare(

@@ -165,6 +165,7 @@ def evaluate(
         elif tasks is None:
             result = _across(space, str(kind.across), names, work)
         else:
+            call.say_held_out(space, tasks)
             result = _evaluate(space, names, tasks, work, kind.front)
     if form:
         text = str(result.export(form.value))

@@ -146,6 +146,7 @@ def evolve(
             start = space.playbooks.get(str(playbook), options.assignments(search.changes))
         tasks = chosen.dataset or str(dataset)
         plan = space.searches.plan(start, tasks, chosen)
+        call.say_held_out(space, tasks)
         if call.dry_run:
             call.show(views.plan_document(plan), views.plan_view(plan))
             return

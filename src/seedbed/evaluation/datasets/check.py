@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import Near, leaks, near, task_key
-from seedbed.storage.store import Json, canonical
+from seedbed.storage.store import Digest, Json, canonical
 
 LONG, REPEATED = 20, 0.5
 """A field may be the source of tasks if its texts are so long on average and at most this share of them is distinct."""
@@ -49,11 +49,12 @@ class DatasetCheck:
         return asdict(self)
 
 
-def check_dataset(tasks: Dataset) -> DatasetCheck:
-    """What repeats in a dataset, leaks between its splits or is missing."""
+def check_dataset(tasks: Dataset, cleared: Collection[Digest] = ()) -> DatasetCheck:
+    """What repeats in a dataset, leaks between its splits or is missing. `cleared` are keys of tasks that do not leak,
+    however like others they are."""
     by_key: dict[str, list[str]] = {}
     for task in tasks:
-        by_key.setdefault(task_key(task.inputs), []).append(task.id)
+        by_key.setdefault(task_key(task.inputs, case=tasks.case), []).append(task.id)
     answered = any(task.expected is not None for task in tasks)
     return DatasetCheck(
         tasks=len(tasks),
@@ -61,7 +62,7 @@ def check_dataset(tasks: Dataset) -> DatasetCheck:
         duplicates=tuple(tuple(ids) for ids in by_key.values() if len(ids) > 1),
         near=tuple(near(tasks.tasks)),
         fields=tuple(_fields(tasks)),
-        leaks=tuple(_leaks(tasks)),
+        leaks=tuple(_leaks(tasks, cleared)),
         unanswered=tuple(task.id for task in tasks if answered and task.expected is None),
     )
 
@@ -78,18 +79,19 @@ def _fields(tasks: Dataset) -> Sequence[RepeatedField]:
     return repeated
 
 
-def _leaks(tasks: Dataset) -> Sequence[SplitLeak]:
+def _leaks(tasks: Dataset, cleared: Collection[Digest]) -> Sequence[SplitLeak]:
     """Each pair of splits once; folds, which overlap on purpose, are not compared."""
     names = [name for name in tasks.splits if not name.startswith("fold-")]
     shared: list[SplitLeak] = []
     for place, one in enumerate(names):
         for other in names[place + 1 :]:
             here, there = tasks.only(split=one).tasks, tasks.only(split=other).tasks
+            harmful = [task for task in there if task_key(task.inputs) not in cleared]
             keys = {task_key(task.inputs): task.id for task in there}
             same = [(task.id, keys[task_key(task.inputs)]) for task in here if task_key(task.inputs) in keys]
             exact = {mine for mine, _ in same}
-            rest = [task for task in here if task.id not in exact]
-            nearly = leaks(rest, [task.inputs for task in there])
-            same += [(each.task, there[int(each.other)].id) for each in nearly]
+            rest = [task for task in here if task.id not in exact and task_key(task.inputs) not in cleared]
+            nearly = leaks(rest, [task.inputs for task in harmful])
+            same += [(each.task, harmful[int(each.other)].id) for each in nearly]
             shared += [SplitLeak(one, mine, other, yours) for mine, yours in same]
     return shared

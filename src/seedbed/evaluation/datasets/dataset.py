@@ -20,6 +20,10 @@ StratifyBy = Literal["tag", "expected", "source"]
 """How a draw is stratified: by shares of tags or of expected answers, or by whole sources."""
 
 
+Case = Literal["fold", "keep"]
+"""Whether upper and lower case make no difference to what a task asks, or make another task."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One thing to do. Its id names it within a dataset.
@@ -61,6 +65,8 @@ class Dataset:
 
     tasks: tuple[Task, ...]
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    case: Case = "fold"
+    """`keep` for tasks about letter case: those that differ only in it count as different ones."""
 
     def __post_init__(self) -> None:
         double = [name for name, times in Counter(task.id for task in self.tasks).items() if times > 1]
@@ -98,10 +104,13 @@ class Dataset:
     @classmethod
     def from_content(cls, content: Json) -> Dataset:
         splits = {name: tuple(ids) for name, ids in content.get("splits", {}).items()}
-        return cls(tuple(_task(body) for body in content["tasks"]), splits)
+        case = content.get("identity", {}).get("case", "fold")
+        return cls(tuple(_task(body) for body in content["tasks"]), splits, case)
 
     def content(self) -> Json:
-        tasks = {"tasks": [task.body() for task in self.tasks]}
+        tasks: Json = {"tasks": [task.body() for task in self.tasks]}
+        if self.case != "fold":
+            tasks["identity"] = {"case": self.case}
         return {**tasks, "splits": {name: list(ids) for name, ids in self.splits.items()}} if self.splits else tasks
 
     def rows(self) -> Iterator[Json]:
@@ -153,7 +162,7 @@ class Dataset:
             name: tuple(task.id for task in part) if isinstance(part, Dataset) else tuple(part)
             for name, part in splits.items()
         }
-        return Dataset(self.tasks, {**self.splits, **ids})
+        return Dataset(self.tasks, {**self.splits, **ids}, self.case)
 
     def split(self, share: float, seed: int) -> tuple[Dataset, Dataset]:
         """Two disjoint datasets, the first with that share of the tasks; the same for the same seed."""
@@ -235,7 +244,7 @@ class Dataset:
     def _part(self, chosen: Set[str], *, named: bool = True) -> Dataset:
         tasks = tuple(task for task in self.tasks if task.id in chosen)
         left = {name: tuple(each for each in ids if each in chosen) for name, ids in self.splits.items()}
-        return Dataset(tasks, {name: ids for name, ids in left.items() if ids} if named else {})
+        return Dataset(tasks, {name: ids for name, ids in left.items() if ids} if named else {}, self.case)
 
     @cached_property
     def _ids(self) -> frozenset[str]:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation import embeddings
+from seedbed.evaluation.datasets.dataset import Case, Task
 from seedbed.storage.store import Digest, digest
 
 Hashes = npt.NDArray[np.uint64]
@@ -21,38 +22,40 @@ _LOOK_ALIKES = str.maketrans("аеорсухіјѕԁһвкмнт", "aeopcyxijsdh
 _ENDS = " \t\n\"'“”‘’«»`.,;:!?"
 
 
-def task_key(inputs: Mapping[str, Any], used: Collection[str] | None = None) -> Digest:
+def task_key(inputs: Mapping[str, Any], used: Collection[str] | None = None, case: Case = "fold") -> Digest:
     """The same for inputs that ask the same: case, white space, invisible characters, the form of letters, quotes and
     punctuation at the ends make no difference, nor whether a number is a text.
 
-    `used` names the inputs that count, if a playbook does not read them all: what it never sees changes nothing.
+    `used` names the inputs that count, if a playbook does not read them all: what it never sees changes nothing. With
+    `case="keep"` upper and lower case differ.
     """
-    counted = {name: _normal(value) for name, value in inputs.items() if used is None or name in used}
+    counted = {name: _normal(value, case) for name, value in inputs.items() if used is None or name in used}
     return digest("task key", counted)
 
 
-def normal_text(text: str) -> str:
+def normal_text(text: str, case: Case = "fold") -> str:
     """A text without what makes no difference to what it asks."""
     plain = unicodedata.normalize("NFKC", text)
     visible = (each for each in plain if each in "\t\n" or unicodedata.category(each) not in ("Cf", "Cc"))
-    words = (_latin(word) for word in "".join(visible).casefold().split())
+    whole = "".join(visible)
+    words = (_latin(word) for word in (whole if case == "keep" else whole.casefold()).split())
     return " ".join(words).strip(_ENDS)
 
 
-def _normal(value: Any) -> Any:
+def _normal(value: Any, keeping: Case = "fold") -> Any:
     match value:
         case Mapping():
-            return {str(name): _normal(each) for name, each in value.items()}
+            return {str(name): _normal(each, keeping) for name, each in value.items()}
         case str():
-            return normal_text(value)
+            return normal_text(value, keeping)
         case list() | tuple():
-            return [_normal(each) for each in value]
+            return [_normal(each, keeping) for each in value]
         case float() if value.is_integer():
             return str(int(value))
         case None:
             return None
         case _:
-            return normal_text(str(value))
+            return normal_text(str(value), keeping)
 
 
 def _latin(word: str) -> str:
@@ -68,6 +71,11 @@ SHINGLE, PERMUTATIONS, ROWS = 5, 64, 4
 LEAST, MARGIN = 0.5, 0.1
 """A task is a leak of one that is at least so similar, and by so much more than any other task of its own dataset."""
 MOST_IN_BUCKET = 50
+
+LEAST_COSINE, COSINE_MARGIN = 0.85, 0.05
+"""The same for the cosine of embeddings, where they are installed: they also find other words for the same."""
+NEAREST = 5
+"""Among how many of the nearest one with the same numbers, signs and negations is looked for."""
 
 _HARD = re.compile(
     r"\d+(?:[.,]\d+)*|[-+*/=<>^%(){}\[\]]|\b(?:not?|never|none|nor|without|cannot|\w+n['’]t|more|less|fewer|greater|"
@@ -103,6 +111,8 @@ def leaks(tasks: Sequence[Task], seen: Sequence[Mapping[str, Any]], used: Collec
     A task leaks if it is much more like something seen than like any other task of its own, and names the same numbers,
     signs and negations: tasks cut from one pattern are alike without being the same.
     """
+    if not seen:
+        return []
     texts = _Texts([_text(inputs, used) for inputs in (*(task.inputs for task in tasks), *seen)])
     own, count = [0.0] * len(tasks), len(tasks)
     across: dict[int, tuple[float, int]] = {}
@@ -114,11 +124,26 @@ def leaks(tasks: Sequence[Task], seen: Sequence[Mapping[str, Any]], used: Collec
             own[one], own[other] = max(own[one], similarity), max(own[other], similarity)
         elif texts.hard(one) == texts.hard(other):
             across[one] = max(across.get(one, (0.0, 0)), (similarity, other - count))
-    return [
-        Near(tasks[one].id, str(other), similarity)
-        for one, (similarity, other) in sorted(across.items())
-        if similarity >= max(LEAST, own[one] + MARGIN)
-    ]
+    leaking = {one: near for one, near in across.items() if near[0] >= max(LEAST, own[one] + MARGIN)}
+    if embeddings.is_installed():
+        leaking = {**_same_meaning(texts, count), **leaking}
+    return [Near(tasks[one].id, str(other), similarity) for one, (similarity, other) in sorted(leaking.items())]
+
+
+def _same_meaning(texts: _Texts, count: int) -> dict[int, tuple[float, int]]:
+    """The first `count` texts that mean the same as one of the others: how similar they are, and which one."""
+    vectors = embeddings.embed(texts.texts, needed_for="leaks")
+    own, others = vectors[:count], vectors[count:]
+    leaking = {}
+    for one in range(count):
+        cosines = others @ own[one]
+        alike = [other for other in np.argsort(-cosines)[:NEAREST] if texts.hard(one) == texts.hard(count + other)]
+        if alike and cosines[alike[0]] >= LEAST_COSINE:
+            among = own @ own[one]
+            among[one] = -1.0
+            if cosines[alike[0]] >= among.max() + COSINE_MARGIN:
+                leaking[one] = (float(cosines[alike[0]]), int(alike[0]))
+    return leaking
 
 
 def _text(inputs: Mapping[str, Any], used: Collection[str] | None = None) -> str:
@@ -137,7 +162,7 @@ class _Texts:
     """Texts as sets of their five-character pieces, rare ones weighing more than common ones."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
+        self.texts = texts
         self._pieces = [_pieces(text) for text in texts]
         vocabulary, counts = np.unique(np.concatenate([*self._pieces, np.empty(0, np.uint64)]), return_counts=True)
         self._places = [np.searchsorted(vocabulary, pieces) for pieces in self._pieces]
@@ -153,7 +178,7 @@ class _Texts:
 
     def hard(self, one: int) -> Counter[str]:
         """The numbers, signs and small words that turn a question into another."""
-        return Counter(_HARD.findall(self._texts[one]))
+        return Counter(_HARD.findall(self.texts[one]))
 
     def candidates(self) -> Iterable[tuple[int, int]]:
         """Pairs that share many pieces, the lower number first: all that MinHash finds in any of its bands."""

@@ -11,13 +11,11 @@ import re
 import string
 from collections import Counter
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.embeddings import embed
 from seedbed.evaluation.metrics.matching import alternatives
 from seedbed.evaluation.metrics.metric import NO_ANSWER, Score, metric, text
 from seedbed.runs.run import Run
@@ -125,18 +123,9 @@ def _by(library: Any, run: Run, task: Task) -> Score:
 # Meaning
 
 
-@cache
-def _embeddings() -> Any:
-    wordllama = plugins.optional("wordllama", extra="embeddings", needed_for="similarity")
-    # Without the folder of its files it looks elsewhere for them, and then asks the network.
-    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-
-
 @lru_cache(maxsize=4096)
 def _embed(text: str) -> Any:
-    vector = _embeddings().embed([text])[0].astype(np.float64)
-    length = np.linalg.norm(vector)
-    return vector / length if length > 0 else vector
+    return embed([text], needed_for="similarity")[0]
 
 
 @metric(version=1, needs=("expected", "wordllama[embeddings]"))

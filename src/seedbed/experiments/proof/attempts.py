@@ -8,7 +8,7 @@ together are at most the whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from seedbed.errors import Problem, SettingsError
 from seedbed.experiments.evidence import facts_by_key
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.verdict import Verdict
-from seedbed.storage.store import Digest, Fact, Query, Store, short
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
 
 FIRST = 15 / 16
 """The first attempt's share of the error rate: little is lost by it, and another stays possible."""
@@ -39,6 +39,53 @@ class AttemptTerms:
         return (1 - self.first) * 6 / (math.pi * (number - 1)) ** 2 + unspent / 2
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseAttempt:
+    """A candidate of an attempt to replace a playbook: its share of the error rate, and what was found."""
+
+    incumbent: Digest
+    number: int
+    candidate: Digest
+    experiment: Digest
+    share: float
+    level: float
+    rate: float
+    """The error rate that all attempts share."""
+    finding: str
+    """What was found; `open` if there is no verdict yet, `aborted` if somebody stopped it."""
+    by: str
+    at: datetime
+
+
+def list_attempts(store: Store, incumbent: Digest | None = None) -> list[ReleaseAttempt]:
+    """All attempts to replace a playbook, or any, oldest first. Candidates that share one have an equal part each."""
+    facts = list(store.facts(Query(kind="attempt"))) if incumbent is None else attempts(store, incumbent)
+    verdicts = facts_by_key(store, "verdict", [each for fact in facts for each in experiments_of(fact)])
+    return [
+        ReleaseAttempt(
+            fact.subject,
+            fact.body["number"],
+            each["candidate"],
+            each["experiment"],
+            fact.body["share"] / len(group),
+            fact.body["level"] / len(group),
+            fact.body["rate"],
+            _finding(verdicts.get(each["experiment"])),
+            fact.by,
+            fact.at,
+        )
+        for fact in facts
+        for group in [(fact.body, *fact.body.get("others", ()))]
+        for each in group
+    ]
+
+
+def _finding(verdict: Fact | None) -> str:
+    if verdict is None:
+        return "open"
+    return "aborted" if verdict.body["aborted"] else str(verdict.body["finding"])
+
+
 def attempts(store: Store, incumbent: Digest) -> list[Fact]:
     """All attempts to replace a playbook, in their order: begun, ended, aborted or given up."""
     return sorted(store.facts(Query(kind="attempt", subject=incumbent)), key=lambda fact: int(fact.body["number"]))
@@ -54,49 +101,56 @@ def take_attempt(
     incumbent: Digest,
     terms: AttemptTerms,
     rate: float,
-    planned: Callable[[float, int], Experiment],
+    planned: Callable[[float, int], Sequence[Experiment]],
     *,
     by: str,
     clock: Callable[[], datetime],
-) -> Experiment:
-    """The experiment as the next attempt to replace a playbook.
+) -> Fact:
+    """The next attempt to replace a playbook, taken for an experiment, or for those of several candidates together.
 
-    `planned` returns it for an error rate and the number of the attempt. An attempt is taken by a fact with a unique
-    key: a process that finds it taken takes the next. It stays taken even if the experiment never ends.
+    `planned` returns them for the level and the number of the attempt. An attempt is taken by a fact with a unique
+    key: a process that finds it taken takes the next. It stays taken even if the experiments never end.
     """
     while True:
         known = attempts(store, incumbent)
         number, share = len(known) + 1, _share(store, known, terms)
-        plan = planned(rate * share, number)
-        body = {
+        plans = planned(rate * share, number)
+        body: Json = {
             "number": number,
-            "experiment": plan.digest,
-            "candidate": plan.candidate,
+            "experiment": plans[0].digest,
+            "candidate": plans[0].candidate,
             "rate": rate,
             "first": known[0].body["first"] if known else terms.first,
             "share": share,
             "level": rate * share,
         }
+        if len(plans) > 1:
+            body["others"] = [{"experiment": plan.digest, "candidate": plan.candidate} for plan in plans[1:]]
         taken = Fact(kind="attempt", key=f"{incumbent}@{number}", subject=incumbent, at=clock(), by=by, body=body)
         if store.append([taken]):
-            return plan
+            return taken
+
+
+def experiments_of(attempt: Fact) -> list[Digest]:
+    """The experiments of an attempt: one for each candidate."""
+    return [each["experiment"] for each in (attempt.body, *attempt.body.get("others", ()))]
 
 
 def attempt_of(store: Store, incumbent: Digest, experiment: Digest) -> Fact | None:
     """The attempt as which an experiment was registered, if it was."""
-    return next((fact for fact in attempts(store, incumbent) if fact.body["experiment"] == experiment), None)
+    return next((fact for fact in attempts(store, incumbent) if experiment in experiments_of(fact)), None)
 
 
 def check_attempts(store: Store, incumbent: Digest) -> list[Problem]:
     """What is wrong with the attempts to replace a playbook: missing ones, and shares that were not theirs."""
     problems, known = [], attempts(store, incumbent)
-    begun = facts_by_key(store, "comparison", [fact.body["experiment"] for fact in known])
+    begun = facts_by_key(store, "comparison", [each for fact in known for each in experiments_of(fact)])
     for place, fact in enumerate(known):
         path = f"attempt {fact.body['number']} against {short(incumbent)}"
         if fact.body["number"] != place + 1:
             problems.append(Problem(path, "one missing before it", f"number {place + 1}", "Restore it from a copy."))
             break
-        if fact.body["experiment"] not in begun:
+        if not begun.keys() & {*experiments_of(fact)}:
             remedy = "Run the comparison again to finish it."
             problems.append(Problem(path, "no experiment that was begun", "its registration", remedy))
         share = _share(store, known[:place], AttemptTerms(fact.body["first"]), before=fact.number)
@@ -108,11 +162,12 @@ def check_attempts(store: Store, incumbent: Digest) -> list[Problem]:
 def _share(store: Store, known: list[Fact], terms: AttemptTerms, before: float = math.inf) -> float:
     """The share of the attempt after these. Half of what is left over goes to the next one each time."""
     terms = AttemptTerms(known[0].body["first"]) if known else terms
-    verdicts = facts_by_key(store, "verdict", [fact.body["experiment"] for fact in known])
+    verdicts = facts_by_key(store, "verdict", [each for fact in known for each in experiments_of(fact)])
     left = [
         (verdict.number, _left(Verdict.from_body(verdict.body), fact))
         for fact in known
-        if (verdict := verdicts.get(fact.body["experiment"])) and verdict.number < before
+        for each in experiments_of(fact)
+        if (verdict := verdicts.get(each)) and verdict.number < before
     ]
     unspent, read = 0.0, -math.inf
     for number in (*(fact.number for fact in known[1:]), before):
@@ -122,7 +177,8 @@ def _share(store: Store, known: list[Fact], terms: AttemptTerms, before: float =
 
 
 def _left(verdict: Verdict, attempt: Fact) -> float:
-    """The share that an attempt did not spend: an exact test knows, others may have spent all."""
+    """The share that a verdict of an attempt did not spend: an exact test knows, others may have spent all."""
     if verdict.spent is None or verdict.finding == "invalid":
         return 0.0
-    return max(0.0, float(attempt.body["share"]) - verdict.spent / float(attempt.body["rate"]))
+    share = float(attempt.body["share"]) / len(experiments_of(attempt))
+    return max(0.0, share - verdict.spent / float(attempt.body["rate"]))

@@ -15,7 +15,7 @@ from seedbed.experiments.evidence import evidence_of, facts_by_key
 from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
-from seedbed.experiments.proof.attempts import attempt_of, check_attempts
+from seedbed.experiments.proof.attempts import ReleaseAttempt, attempt_of, check_attempts, list_attempts
 from seedbed.experiments.proof.freshness import freshness
 from seedbed.experiments.proof.hacking import VERSION, hacking
 from seedbed.experiments.proof.scores import check_scores
@@ -89,6 +89,8 @@ class Certificate:
     """The differences when everything is recomputed; empty if the verdict is right."""
     coverage: Coverage | None = None
     """Of a verdict about replays: how many past runs could be replayed, recomputed; None if that is not known."""
+    attempts: tuple[ReleaseAttempt, ...] = ()
+    """All attempts to replace the control, if the verdict is one of them."""
 
     def document(self) -> Json:
         return {
@@ -97,6 +99,7 @@ class Certificate:
             "path": [asdict(answer) for answer in self.path],
             "flags": self.flags,
             "coverage": self.coverage and self.coverage.document(),
+            "attempts": [asdict(attempt) for attempt in self.attempts],
             "problems": [asdict(problem) for problem in self.problems],
         }
 
@@ -158,7 +161,8 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         flags["no_reward_hacking"] = not any(sign.is_found for sign in verdict.signs)
     if any(map(is_replayed, plan.models.values())):
         flags["replay_coverage"] = covered is not None and covered.is_whole
-    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered)
+    tried = tuple(list_attempts(store, plan.control)) if plan.attempt else ()
+    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered, tried)
 
 
 def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Problem]]:
@@ -230,7 +234,8 @@ def _unfounded(store: Store, plan: Experiment, tasks: Dataset) -> list[Problem]:
         expected = f"attempt {plan.attempt} to replace {short(plan.control)}"
         return [Problem("attempt", "an experiment that was not registered as one", expected)]
     control, candidate = library.get(plan.control), library.get(plan.candidate)
-    known = freshness(library, control, candidate, tasks, before=taken.number)
+    draws = (plan.seed, plan.first_replicates)
+    known = freshness(library, control, candidate, tasks, draws=draws, before=taken.number)
     problems = check_attempts(store, plan.control)
     if known.seen or known.exploratory:
         why = known.exploratory or f"results of the candidate were known at {len(known.seen)} of {known.tasks} tasks"

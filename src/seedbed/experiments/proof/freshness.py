@@ -8,13 +8,16 @@ failed by chance make any candidate look better.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from seedbed.errors import NotFound
+from seedbed.errors import DatasetError, NotFound, Problem
 from seedbed.evaluation.cells import run_of
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
+from seedbed.evaluation.datasets.seal import retirements, seals, without
+from seedbed.experiments.experiment import drawn
 from seedbed.experiments.proof.held_out import inputs_read
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.library import Library
@@ -35,8 +38,8 @@ class Freshness:
     tasks: int
     seen: tuple[str, ...] = ()
     """The tasks of which a result of the candidate, or of a playbook that is nearly the same, was known."""
-    known: int = 0
-    """Of how many tasks a result of the control was known."""
+    known: tuple[str, ...] = ()
+    """The tasks of which a result of the control was known."""
     exploratory: str = ""
 
     @property
@@ -44,8 +47,21 @@ class Freshness:
         return self.tasks - len(self.seen)
 
 
+Draws: TypeAlias = tuple[int, tuple[int, int]]
+"""What a comparison draws by: the seed of its order, and the first replicates of both arms."""
+
+FIRST_DRAWS: Draws = (0, (0, 0))
+"""Where results of the control are known, any other order or replicate may have been chosen to suit the candidate."""
+
+
 def freshness(
-    library: Library, control: Playbook, candidate: Playbook, tasks: Dataset, *, before: float = math.inf
+    library: Library,
+    control: Playbook,
+    candidate: Playbook,
+    tasks: Dataset,
+    *,
+    draws: Draws = FIRST_DRAWS,
+    before: float = math.inf,
 ) -> Freshness:
     """What was known of the tasks of a comparison before that fact was written; by default, before now."""
     store, read = library.store, inputs_read(control, candidate)
@@ -62,51 +78,129 @@ def freshness(
     )
     served = {entry.digest for entry in library.ancestry(control.digest)}
     theirs += [entry.digest for entry in library.ancestry(candidate.digest) if entry.digest not in served]
-    wanted = set(keys.values())
-    first = _first_known(store, ours, wanted, read, before)
-    tried = _first_known(store, theirs, wanted, read, before)
+    first = first_results(store, ours, read, before)
+    tried = first_results(store, theirs, read, before)
     seen = tuple(name for name, key in keys.items() if key in tried)
-    known = sum(key in first for key in keys.values())
-    return Freshness(len(tasks), seen, known, _exploratory(store, tasks, len(seen), first, before))
+    known = tuple(name for name, key in keys.items() if key in first)
+    why = _exploratory(len(tasks), len(seen), bool(known))
+    if known and not why and draws != FIRST_DRAWS:
+        why = "results of the control were known when the order of the tasks or the replicates were chosen"
+    if known and not why and not NamedSets(store, read, first, before).include(tasks):
+        why = "results of the control were known before this set of tasks was named, or others could have been taken"
+    return Freshness(len(tasks), seen, known, why)
 
 
-def _exploratory(store: Store, tasks: Dataset, seen: int, first: dict[Digest, float], before: float) -> str:
-    """Why the set of tasks may have been chosen with knowledge of results."""
-    if seen and first:
-        return f"results of the candidate were known at {seen} of {len(tasks)} tasks, and results of the control too"
-    if seen and len(tasks) - seen < LEAST:
-        return f"results of the candidate were known at {seen} of {len(tasks)} tasks, which leaves fewer than {LEAST}"
-    if first and _named(store, tasks) >= min(first.values()):
-        return "results of the control were known before this set of tasks was named"
-    return ""
+def _exploratory(tasks: int, seen: int, known: bool) -> str:
+    """Why results of the candidate spoil the comparison, if they do."""
+    results = f"results of the candidate were known at {seen} of {tasks} tasks"
+    if seen and known:
+        return f"{results}, and results of the control too"
+    return f"{results}, which leaves fewer than {LEAST}" if seen and tasks - seen < LEAST else ""
 
 
-def _first_known(
-    store: Store, playbooks: Collection[Digest], wanted: set[Digest], read: Collection[str] | None, before: float
+def first_results(
+    store: Store,
+    playbooks: Collection[Digest] | None = None,
+    read: Collection[str] | None = None,
+    before: float = math.inf,
 ) -> dict[Digest, float]:
-    """The tasks, by their keys, at which any of the playbooks was scored, and the number of the first such score."""
+    """The tasks, by their keys, at which any of the playbooks was scored, and the number of the first such score.
+
+    By default all playbooks. `read` names the inputs that count, as in `task_key`.
+    """
     known: dict[Digest, float] = {}
-    for playbook in playbooks:
+    for playbook in [None] if playbooks is None else playbooks:
         scored: dict[str, float] = {}
         for cell in store.facts(Query(kind="cell", subject=playbook)):
             if cell.number < before:
                 scored.setdefault(run_of(cell.key), cell.number)
         for start in store.facts(Query(kind="start", subject=playbook)) if scored else ():
-            if start.key in scored and (key := task_key(start.body["inputs"], read)) in wanted:
+            if start.key in scored:
+                key = task_key(start.body["inputs"], read)
                 known[key] = min(known.get(key, math.inf), scored[start.key])
     return known
 
 
-def _named(store: Store, tasks: Dataset) -> float:
-    """The number of the fact that first named exactly these tasks: an experiment, or a dataset that was stored."""
-    numbers = [fact.number for fact in store.facts(Query(kind="comparison")) if fact.body["dataset"] == tasks.digest]
-    numbers += [
-        fact.number
-        for ref in store.refs("datasets/")
-        for fact in store.facts(Query(kind="move", subject=ref.name))
-        if fact.body["to"] == tasks.digest
-    ]
-    return min(numbers, default=math.inf)
+def fresh_units(tasks: Dataset, known: Freshness, read: Collection[str] | None) -> Dataset:
+    """The tasks of all units that are new to both arms: no task of the unit has a known result.
+
+    Raises DatasetError if there is none.
+    """
+    old = {*known.seen, *known.known}
+    fresh = {task.id for unit in drawn(tasks, 0, read) for task in unit if not any(each.id in old for each in unit)}
+    if not fresh:
+        actual = f"{len(tasks)}, all with results of the control or the candidate"
+        raise DatasetError([Problem("tasks", actual, "some that are new to both", "Add new tasks to the dataset.")])
+    return tasks.only(ids=fresh)
+
+
+@dataclass(frozen=True)
+class NamedSets:
+    """The sets of tasks that were named before results of the control were known on them.
+
+    Where such results are known, the sets to choose among must not depend on them, and be as good as one: a hold-out or
+    the set of an attempt, whose results cost an attempt each; or else one stored dataset as a whole.
+    """
+
+    store: Store
+    read: Collection[str] | None
+    first: Mapping[Digest, float]
+    """When the first result of the control became known for each task, by its key."""
+    before: float = math.inf
+
+    def include(self, tasks: Dataset) -> bool:
+        keys = self._keys(tasks)
+        for seal in seals(self.store):
+            if seal.number < self.before and keys & self._keys(held := seal.tasks(self.store)):
+                return seal.number < self._known(held) and self._is(tasks, held, seal.name)
+        return self._attempted(tasks) or self._stored(tasks)
+
+    def _attempted(self, tasks: Dataset) -> bool:
+        """Whether an attempt was registered with these tasks before any result."""
+        known = self._known(tasks)
+        return any(
+            fact.number < known and fact.body["dataset"] == tasks.digest and fact.body.get("mode") == "confirmatory"
+            for fact in self.store.facts(Query(kind="comparison"))
+        )
+
+    def _stored(self, tasks: Dataset) -> bool:
+        """Whether these tasks are the one dataset that was stored as a whole before any result: of all names with
+        results the oldest, and of its versions the last before the first result on any of them."""
+        versions: dict[str, list[tuple[int, Dataset]]] = {}
+        for fact in self.store.facts(Query(kind="move", key_from="datasets/")):
+            if (
+                fact.number < self.before
+                and isinstance(fact.body["to"], str)
+                and (version := self._get(fact.body["to"]))
+            ):
+                versions.setdefault(fact.subject, []).append((fact.number, version))
+        for name, stored in versions.items():
+            known = min(self._known(each) for _, each in stored)
+            early = [each for number, each in stored if number < known < math.inf]
+            if early and not seals(self.store, name):
+                return self._is(tasks, early[-1], name)
+        return False
+
+    def _is(self, tasks: Dataset, named: Dataset, name: str) -> bool:
+        """Whether the tasks are those of a set, but for tasks that were retired before any result of them."""
+        gone = [each for each in retirements(self.store, name) if each.number < self.before]
+        if gone and tasks.digest != named.digest:
+            known = first_results(self.store)
+            named = without(named, {each.key for each in gone if each.number < known.get(each.key, math.inf)})
+        return tasks.digest == named.digest
+
+    def _known(self, tasks: Dataset) -> float:
+        """The number of the first result of the control on any of the tasks."""
+        return min((self.first.get(key, math.inf) for key in self._keys(tasks)), default=math.inf)
+
+    def _keys(self, tasks: Dataset) -> set[Digest]:
+        return {task_key(task.inputs, self.read) for task in tasks}
+
+    def _get(self, digest: Digest) -> Dataset | None:
+        try:
+            return Dataset.from_content(self.store.get(digest))
+        except NotFound:
+            return None
 
 
 def _playbook(library: Library, digest: Digest) -> Playbook | None:

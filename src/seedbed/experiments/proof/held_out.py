@@ -8,6 +8,7 @@ from typing import Any
 from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.identity import leaks, task_key
+from seedbed.evaluation.datasets.seal import cleared
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Query, Store, short
@@ -39,7 +40,8 @@ def seen_before(library: Library, candidate: Playbook, tasks: Iterable[Task]) ->
         used = {name: value for name, value in inputs.items() if read is None or name in read}
         seen[task_key(used)] = used
     same = {task.id for task in judged if task_key(task.inputs, read) in seen}
-    others = [task for task in judged if task.id not in same]
+    harmless = cleared(library.store)
+    others = [task for task in judged if task.id not in same and task_key(task.inputs) not in harmless]
     same |= {each.task for each in leaks(others, list(seen.values()), read)}
     return [task for task in judged if task.id in same]
 

@@ -21,11 +21,12 @@ from seedbed.stats.estimates import Interval
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.stats.sequential.rule import Answer
-from seedbed.storage.store import Store
+from seedbed.storage.store import Store, short
 
 FIGURES = ("figure", "value", "what it means")
 REGISTERED = ("what", "value")
 HACKING = ("found", "sign", "gain without it", "what was seen")
+ATTEMPTS = ("attempt", "candidate", "share", "level", "finding")
 
 SHOWN = 50
 """How many tasks that got worse are listed, and how many that got better."""
@@ -143,6 +144,9 @@ def _parts(view: ExperimentView) -> list[PagePart]:
     if known and known.coverage:
         replays = PageTable(REGISTERED, summary(known.coverage)), PageTable(STEPS, rows(known.coverage), numbers=True)
         parts += section("Replays", *replays)
+    if view.attempts:
+        heading = f"All attempts to replace {short(view.verdict.control)}"
+        parts += section(heading, PageTable(ATTEMPTS, view.attempts, numbers=True))
     return [*parts, *section("Registered before anything was run", PageTable(REGISTERED, view.registered))]
 
 

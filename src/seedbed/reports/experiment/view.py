@@ -311,6 +311,15 @@ class ExperimentView:
         ]
         return [row for row in lines if row[1]]
 
+    @property
+    def attempts(self) -> list[TableRow]:
+        """All attempts to replace the control, with their shares of one error rate."""
+        tried = self.certificate.attempts if self.certificate else ()
+        return [
+            (f"{each.number}", short(each.candidate), f"{each.share:.4f}", f"{each.level:.2g}", each.finding)
+            for each in tried
+        ]
+
     # Tasks
 
     @property

@@ -1,0 +1,184 @@
+"""Registration: the experiments that a comparison becomes, with their tasks, their error rates, and what they may
+release. Everything is decided, and whatever cannot be is refused, before anything is paid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seedbed.errors import Problem, SettingsError, shown
+from seedbed.evaluation.context import EvaluationContext
+from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.datasets.identity import task_key
+from seedbed.evaluation.datasets.seal import expect_open, retirements, without
+from seedbed.evaluation.metrics.metric import Metric
+from seedbed.experiments.error_budget import BudgetTerms, reserve
+from seedbed.experiments.experiment import Design, Experiment, RuleChoice
+from seedbed.experiments.options import USUAL_ALPHA, Comparing
+from seedbed.experiments.proof.attempts import attempts, experiments_of, take_attempt
+from seedbed.experiments.proof.freshness import fresh_units, freshness
+from seedbed.experiments.proof.held_out import inputs_read
+from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.store import Digest, Query, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """An experiment, the tasks that are left of it, and why it is exploratory, if it is."""
+
+    candidate: Playbook
+    plan: Experiment
+    tasks: Dataset
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The tasks of a comparison that may be used, and why that cannot be confirmatory."""
+
+    tasks: Dataset
+    retired: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What is about to be compared. Several candidates are one attempt, and share its error rate equally."""
+
+    control: Playbook
+    candidates: Sequence[Playbook]
+    tasks: Dataset
+    metric: Metric
+    context: EvaluationContext
+    options: Comparing
+    replayed: bool = False
+
+    def register(self) -> list[Registered]:
+        """The experiment of each candidate.
+
+        The error rate is that of the options; of an attempt to replace what a channel serves, its share of that; or for
+        a channel with an error budget, what the budget gives. Raises DatasetError for tasks that are held out, if the
+        comparison is exploratory.
+        """
+        if self.options.channel:
+            return [self._paid(self.candidates[0])]
+        if why := self._exploratory():
+            return [self._explore(each, why) for each in self.candidates]
+        for fact in attempts(self._store, self.control.digest):
+            begun = self._attempt([self._part(each, fact.number) for each in self.candidates], fact.body)
+            if [each.plan.digest for each in begun] == experiments_of(fact):
+                return begun
+        parts = [self._part(each) for each in self.candidates]
+        if why := next((part.why for part in parts if part.why), ""):
+            return [self._explore(each, why) for each in self.candidates]
+        context, terms = self.context, self.options.attempts
+        assert terms
+
+        def planned(level: float, number: int) -> list[Experiment]:
+            return [each.plan for each in self._attempt(parts, {"level": level, "number": number})]
+
+        taken = take_attempt(
+            context.store, self.control.digest, terms, self._alpha, planned, by=context.by, clock=context.clock
+        )
+        return self._attempt(parts, taken.body)
+
+    @property
+    def _store(self) -> Store:
+        return self.context.store
+
+    @property
+    def _alpha(self) -> float:
+        return USUAL_ALPHA if self.options.alpha is None else self.options.alpha
+
+    def _exploratory(self) -> str:
+        """Why it is exploratory, whatever is known of the tasks."""
+        if self.options.exploratory:
+            return "it was registered as exploratory"
+        if self.replayed:
+            return "replays prove nothing about live runs"
+        return "" if self.options.attempts else "no channel serves the control"
+
+    def _attempt(self, parts: Sequence[_Part], taken: Mapping[str, Any]) -> list[Registered]:
+        """The experiments of an attempt with this level and number."""
+        level = float(taken["level"]) / len(parts)
+        design = self.options.design(level, self.options.registered_rule(), "confirmatory", int(taken["number"]))
+        return [
+            Registered(each, self._plan(each, part.tasks, replace(design, retired=part.retired)), part.tasks)
+            for each, part in zip(self.candidates, parts, strict=True)
+        ]
+
+    def _explore(self, candidate: Playbook, why: str) -> Registered:
+        """An exploratory experiment, at an equal part of the error rate."""
+        design = self.options.design(self._alpha / len(self.candidates), self.options.registered_rule())
+        tasks = self._open(self.tasks, candidate, why)
+        if not self.options.fresh:
+            return Registered(candidate, self._plan(candidate, tasks, design), tasks, why)
+        for fact in self._store.facts(Query(kind="comparison", subject=candidate.digest)):
+            then = self._fresh(candidate, tasks, fact.number)
+            if then and self._plan(candidate, then, design).digest == fact.key:
+                return Registered(candidate, self._plan(candidate, then, design), then, why)
+        now = self._fresh(candidate, tasks)
+        return Registered(candidate, self._plan(candidate, now, design), now, why)
+
+    def _open(self, tasks: Dataset, candidate: Playbook, why: str) -> Dataset:
+        """The tasks of an exploratory comparison: none that was retired. Raises DatasetError for held-out ones."""
+        if not self.replayed:
+            remedy = f"Only a confirmatory comparison opens them, and this one is exploratory: {why}."
+            demos = (demo.inputs for demos in candidate.demos.values() for demo in demos)
+            expect_open(self._store, tasks, demos, remedy=remedy)
+        return without(tasks, {each.key for each in retirements(self._store)})
+
+    def _part(self, candidate: Playbook, before: float = math.inf) -> _Part:
+        """The tasks that are fresh, by what was known before that fact."""
+        library = Library(self._store, self.context.by)
+        for playbook in (self.control, candidate):  # `verify` needs both
+            library.keep(playbook, because="compared")
+        draws = (self.options.seed, self.options.first_replicates)
+        known = freshness(library, self.control, candidate, self.tasks, draws=draws, before=before)
+        tasks, why = self.tasks, known.exploratory
+        if self.options.fresh:
+            tasks, why = fresh_units(tasks, known, inputs_read(self.control, candidate)), ""
+        elif known.seen and not why:
+            tasks = tasks.only(ids={task.id for task in tasks} - {*known.seen})
+        return _Part(tasks, self._retired(tasks, before), why)
+
+    def _fresh(self, candidate: Playbook, tasks: Dataset, before: float = math.inf) -> Dataset:
+        """The tasks that are new to both arms."""
+        return replace(self, tasks=tasks)._part(candidate, before).tasks
+
+    def _retired(self, tasks: Dataset, before: float) -> tuple[str, ...]:
+        """Which of the tasks were retired after results of them were known."""
+        keys = {each.key for each in retirements(self._store) if each.number < before}
+        return tuple(task.id for task in tasks if keys and task_key(task.inputs) in keys)
+
+    def _paid(self, candidate: Playbook) -> Registered:
+        """The same at the error rate of the next reservation, or of the one it was begun with."""
+        context, options = self.context, self.options
+        if options.alpha is not None:
+            remedy = "Set the rate of the budget."
+            expected = f"none: the error budget of channel {shown(options.channel)} sets it"
+            raise SettingsError([Problem("alpha", f"{options.alpha:g}", expected, remedy)])
+        terms, known = options.terms or BudgetTerms(), dict[Digest, Registered]()
+
+        def planned(alpha: float, rule: RuleChoice, before: float) -> Experiment:
+            part = self._part(candidate, before)
+            why = part.why or ("it was registered as exploratory" if options.exploratory else terms.unpaid)
+            tasks = self._open(part.tasks, candidate, why) if why else part.tasks
+            design = options.design(alpha, rule, "exploratory" if why else "confirmatory")
+            plan = self._plan(candidate, tasks, design if why else replace(design, retired=part.retired))
+            known[plan.digest] = Registered(candidate, plan, tasks, why)
+            return plan
+
+        rule = options.registered_rule()
+        plan = reserve(context.store, options.channel, terms, planned, rule, by=context.by, clock=context.clock)
+        return known[plan.digest]
+
+    def _plan(self, candidate: Playbook, tasks: Dataset, design: Design) -> Experiment:
+        control = self.control
+        models = {"control": self.context.identity(control), "candidate": self.context.identity(candidate)}
+        read = inputs_read(control, candidate)
+        pair = (control.digest, candidate.digest)
+        return Experiment.plan(*pair, tasks, self.metric, models=models, design=design, inputs=read)
