@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from loop_samples import agent
 from release_samples import NEW, OLD, PARAMETERS, POOR, RULES, change, compared, kept, scored
 
-from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.playbooks.library import Library
 from seedbed.release.channels import release
 from seedbed.release.gates.better import BetterGate

@@ -8,9 +8,9 @@ from itertools import islice
 
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.experiments.error_budget import BudgetTerms, next_level
 from seedbed.experiments.experiment import Experiment, RuleChoice
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, USUAL_EFFECT, Comparing
+from seedbed.experiments.proof.error_budget import BudgetTerms, next_level
 from seedbed.experiments.proof.held_out import inputs_read
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.power import detectable_effect, sample_size

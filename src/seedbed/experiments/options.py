@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.experiment import RULE_NAMES, Design, Mode, RuleChoice
 from seedbed.experiments.proof.attempts import AttemptTerms
+from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.slices import SliceTerms
 from seedbed.plugins import suggestion
 from seedbed.stats.sequential.betting import BettingGoal

@@ -14,10 +14,10 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.seal import expect_open, retirements, without
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.experiments.error_budget import BudgetTerms, reserve
 from seedbed.experiments.experiment import Design, Experiment, RuleChoice
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
 from seedbed.experiments.proof.attempts import attempts, experiments_of, take_attempt
+from seedbed.experiments.proof.error_budget import BudgetTerms, reserve
 from seedbed.experiments.proof.freshness import fresh_units, freshness
 from seedbed.experiments.proof.held_out import inputs_read
 from seedbed.playbooks.library import Library

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from seedbed.errors import NotFound, shown
-from seedbed.experiments.error_budget import BudgetTerms, reserve
 from seedbed.experiments.experiment import Experiment, RuleChoice
 from seedbed.experiments.live import LiveSource, LiveTest, conclude, plan_live, register_live
+from seedbed.experiments.proof.error_budget import BudgetTerms, reserve
 from seedbed.experiments.verdict import Finding, Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import split_name

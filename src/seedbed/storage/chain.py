@@ -28,7 +28,7 @@ _SALT_BYTES = 16
 _LEAF, _NODE, _LINK, _UNBOUND, _GROUP = b"\x00", b"\x01", b"\x02", b"\x03", b"\x04"
 
 
-class Seal(NamedTuple):
+class Binding(NamedTuple):
     """What binds a fact: the salt and the commitment of its body, and the link if it ends a group."""
 
     salt: str
@@ -36,15 +36,15 @@ class Seal(NamedTuple):
     link: str
 
 
-def seal(facts: Sequence[Fact], bodies: Sequence[str], previous: str, unbound: int = 0) -> list[Seal]:
-    """The seals of new facts after the link `previous`, by their bodies as canonical text.
+def bind(facts: Sequence[Fact], bodies: Sequence[str], previous: str, unbound: int = 0) -> list[Binding]:
+    """The bindings of new facts after the link `previous`, by their bodies as canonical text.
 
     A fact whose body is encrypted has its commitment already. `unbound` counts the facts before the first link of a
     chain that older versions began: none can be added there later.
     """
     salts = os.urandom(_SALT_BYTES * len(facts))
     leaves = [unbound_leaf(unbound)] if unbound else []
-    seals, last = [], len(facts) - 1
+    bindings, last = [], len(facts) - 1
     for place, (fact, body) in enumerate(zip(facts, bodies, strict=True)):
         salt, promise = "", fact.commitment
         if not promise:
@@ -55,8 +55,8 @@ def seal(facts: Sequence[Fact], bodies: Sequence[str], previous: str, unbound: i
         if place == last or fact.kind in CHAINED or len(leaves) == GROUP:
             link = previous = link_of(previous, group_of(leaves))
             leaves = []
-        seals.append(Seal(salt, promise, link))
-    return seals
+        bindings.append(Binding(salt, promise, link))
+    return bindings
 
 
 def new_salt() -> str:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from seedbed.errors import NotFound, StoreDamaged, shown
-from seedbed.storage.chain import GENESIS, seal
+from seedbed.storage.chain import GENESIS, bind
 from seedbed.storage.content import words, words_of
 from seedbed.storage.store import (
     BriefFact,
@@ -149,7 +149,7 @@ class Facts:
         self._bound = False
 
     def fresh(self, facts: Iterable[Fact], *, linked: bool = False) -> list[Fact]:
-        """The facts not known yet, with their numbers and seals; `linked` facts keep the seals they have."""
+        """The facts not known yet, with their numbers and bindings; `linked` facts keep the bindings they have."""
         new: dict[tuple[str, str], Fact] = {}
         for fact in facts:
             if (fact.kind, fact.key) not in self._keys:
@@ -159,10 +159,10 @@ class Facts:
         if linked:
             return [replace(fact, number=number) for fact, number in zip(fresh, numbers, strict=True)]
         unbound = 0 if self._bound else len(self._keys)
-        seals = seal(fresh, [canonical(fact.body) for fact in fresh], self._last_link, unbound)
+        bindings = bind(fresh, [canonical(fact.body) for fact in fresh], self._last_link, unbound)
         return [
             replace(fact, number=number, **each._asdict())
-            for fact, number, each in zip(fresh, numbers, seals, strict=True)
+            for fact, number, each in zip(fresh, numbers, bindings, strict=True)
         ]
 
     def add(self, facts: Sequence[Fact]) -> int:

@@ -11,9 +11,7 @@ from pathlib import Path
 from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
-from seedbed.experiments import error_budget
 from seedbed.experiments.compare import abort, compare
-from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.forecast import Forecast, forecast
 from seedbed.experiments.live import LiveSource, is_live
@@ -21,8 +19,10 @@ from seedbed.experiments.options import DEFAULT, Comparing
 from seedbed.experiments.patterns.patterns import Patterns, find_patterns
 from seedbed.experiments.patterns.suggestion import Suggestion, suggest
 from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
+from seedbed.experiments.proof import error_budget
 from seedbed.experiments.proof.attempts import AttemptTerms, ReleaseAttempt, list_attempts
 from seedbed.experiments.proof.certificate import Certificate, certificate, verify
+from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.proof.evidence_file import export_evidence, head
 from seedbed.experiments.proof.evidence_file import verify_evidence as verify_evidence
 from seedbed.experiments.proof.held_out import expect_unseen

@@ -19,10 +19,10 @@ from loop_samples import agent, bench, count, numbers
 from seedbed.errors import SeedbedError
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import abort, run_experiment
-from seedbed.experiments.error_budget import BudgetTerms, error_budget, next_level
 from seedbed.experiments.experiment import RuleChoice
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.proof import certificate
+from seedbed.experiments.proof.error_budget import BudgetTerms, error_budget, next_level
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.multiplicity import ELond, Lord, e_from_p

@@ -11,10 +11,10 @@ from seedbed.errors import SettingsError
 from seedbed.evaluation.datasets.seal import retire
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
-from seedbed.experiments.error_budget import BudgetTerms
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.proof.attempts import list_attempts
+from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.registration import Registration
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import now

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.slices import SliceTerms
 from seedbed.playbooks.formats import import_document
 from seedbed.release.gates.better import BetterGate

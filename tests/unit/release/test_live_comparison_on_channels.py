@@ -12,9 +12,9 @@ from loop_samples import agent
 
 from seedbed.errors import NotFound, ReleaseRefused, SeedbedError
 from seedbed.experiments.compare import abort
-from seedbed.experiments.error_budget import BudgetTerms, error_budget
 from seedbed.experiments.live import LiveSource, plan_live, register_live
 from seedbed.experiments.proof.certificate import certificate, verify
+from seedbed.experiments.proof.error_budget import BudgetTerms, error_budget
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
 from seedbed.release import channels

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seedbed.storage.chain import GENESIS, GROUP, Chain, broken, commitment, first_link, leaf, merkle_root, seal
+from seedbed.storage.chain import GENESIS, GROUP, Chain, bind, broken, commitment, first_link, leaf, merkle_root
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, canonical
 from seedbed.storage.upkeep import verify
@@ -19,8 +19,8 @@ FACT = Fact(kind="cell", key="k", subject="s", at=NOON, by="ann", body={"a": 1},
 
 
 def chained(facts: list[Fact], previous: str = GENESIS, unbound: int = 0) -> list[Fact]:
-    seals = seal(facts, [canonical(fact.body) for fact in facts], previous, unbound)
-    return [replace(fact, **each._asdict()) for fact, each in zip(facts, seals, strict=True)]
+    bindings = bind(facts, [canonical(fact.body) for fact in facts], previous, unbound)
+    return [replace(fact, **each._asdict()) for fact, each in zip(facts, bindings, strict=True)]
 
 
 def problems(facts: list[Fact]) -> list[str]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.experiments.error_budget import BudgetTerms
+from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.slices import SliceTerms
 from seedbed.plugins import load, offered
 from seedbed.release.gates.better import BetterGate

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from seedbed.errors import StoreDamaged, StoreError, shown
-from seedbed.storage.chain import Seal
+from seedbed.storage.chain import Binding
 from seedbed.storage.store import EPOCH, Content, Digest, Fact, Json, Ref, canonical, from_micros, micros, short
 
 SqlRow: TypeAlias = tuple[Any, ...]
@@ -18,14 +18,14 @@ REF = ("name", "target", "version", "at", "by", "because")
 
 
 def to_rows(
-    facts: Sequence[Fact], bodies: Sequence[str] | None = None, seals: Sequence[Seal] | None = None
+    facts: Sequence[Fact], bodies: Sequence[str] | None = None, bindings: Sequence[Binding] | None = None
 ) -> list[SqlRow]:
-    """The `FACT` columns of each fact: with these seals, and these bodies as canonical text, or else with its own."""
+    """The `FACT` columns of each fact: with these bindings, and these bodies as canonical text, or else with its own."""
     bodies = [canonical(fact.body) for fact in facts] if bodies is None else bodies
-    bound: Sequence[Seal | Fact] = facts if seals is None else seals
+    bound: Sequence[Binding | Fact] = facts if bindings is None else bindings
     rows: list[SqlRow] = []
     at, moment = EPOCH, 0
-    for fact, body, seal in zip(facts, bodies, bound, strict=True):
+    for fact, body, binding in zip(facts, bodies, bound, strict=True):
         if fact.at is not at:  # many happened at once
             at, moment = fact.at, micros(fact.at)
         rows.append(
@@ -39,9 +39,9 @@ def to_rows(
                 body,
                 canonical(fact.parents) if fact.parents else None,
                 canonical(fact.tags) if fact.tags else None,
-                seal.link or None,
-                seal.salt or None,
-                seal.commitment or None,
+                binding.link or None,
+                binding.salt or None,
+                binding.commitment or None,
             )
         )
     return rows

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, shown
-from seedbed.storage.chain import GENESIS, seal
+from seedbed.storage.chain import GENESIS, bind
 from seedbed.storage.content import digest_of_text, words
 from seedbed.storage.paths import missing, without_password
 from seedbed.storage.sql.dialects import dialect
@@ -200,7 +200,7 @@ class SqlStore:
         if not batch:
             return 0
         facts, bodies = [fact for fact, _ in batch], [body for _, body in batch]
-        rows = to_rows(facts, bodies, seal(facts, bodies, *self._head(db)))
+        rows = to_rows(facts, bodies, bind(facts, bodies, *self._head(db)))
         return sum(self._dialect.add_facts(db, some) for some in batched(rows, CHUNK))
 
     def _head(self, db: Connection) -> tuple[str, int]:
