@@ -168,7 +168,7 @@ def budget(call: Invocation, channel: ChannelName) -> None:
     Set its rate with `error_budget` under the channel in the workspace file.
     """
     with call.open() as space:
-        budget, balance = space.experiments.proof.error_budget(channel)
+        budget, balance = space.experiments.error_budget(channel)
     view = output.facts(
         [
             ("budget", f"{budget.name}: {budget.guarantee}"),

@@ -20,7 +20,7 @@ REF = ("name", "target", "version", "at", "by", "because")
 def to_rows(
     facts: Sequence[Fact], bodies: Sequence[str] | None = None, bindings: Sequence[Binding] | None = None
 ) -> list[SqlRow]:
-    """The `FACT` columns of each fact: with these bindings, and these bodies as canonical text, or else with its own."""
+    """The `FACT` columns of each fact: with these bindings and bodies as canonical text, or else with its own."""
     bodies = [canonical(fact.body) for fact in facts] if bodies is None else bodies
     bound: Sequence[Binding | Fact] = facts if bindings is None else bindings
     rows: list[SqlRow] = []
