@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import deepcopy
 from typing import Any, TypeVar
@@ -16,7 +18,8 @@ from seedbed.plugins import load
 from seedbed.runs.run import Run, RunStatus
 from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.stage import Stage
-from seedbed.storage.store import canonical
+from seedbed.stage.tools import Tool
+from seedbed.storage.store import Json, canonical, digest
 from seedbed.telemetry import within
 
 Program = Callable[[Mapping[str, Any], Stage], Awaitable[Any]]
@@ -33,6 +36,28 @@ def program_of(playbook: Playbook) -> Program:
     if not callable(program):
         raise PlaybookError([Problem("program", f"{playbook.program}, {shown(program)}", "an async function")])
     return program
+
+
+def program_source(playbook: Playbook, tools: Iterable[Tool]) -> Json:
+    """What a playbook's own program and its tools do, as digests of their source: an edit makes other runs.
+
+    Comments and layout make no difference. Of code without source there is only the name.
+    """
+    if playbook.program is None:
+        return {}
+    try:
+        module = inspect.getmodule(program_of(playbook))
+    except PlaybookError:  # the run says so
+        module = None
+    return {"program": _source(module), "tools": {tool.name: _source(tool.function) for tool in tools}}
+
+
+def _source(of: Any) -> str:
+    try:
+        text = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(of)))))
+    except (OSError, TypeError, SyntaxError):
+        return ""
+    return digest("source", text)
 
 
 async def perform(stage: Stage, inputs: Mapping[str, Any]) -> Run:

@@ -31,7 +31,7 @@ from seedbed.spending.ledger import Ledger
 from seedbed.spending.quota import Spending
 from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.confirmation import Confirm, Person, person
-from seedbed.stage.program import perform, recording
+from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import ReplayTools, load_cassette, refuse
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tool_sources import ToolSources
@@ -195,13 +195,18 @@ class Runner:
             self._heartbeats -= 1
 
     def model_identities(self, playbook: Playbook) -> Json:
-        """The identity of each model that a playbook may use, without prices: part of the key of its cells."""
+        """The identity of each model that a playbook may use, without prices."""
         roles = playbook.roles.values()
         routed = any(role.model is None and (role.needs or role.prefer) for role in roles) or any(
             step.needs or step.prefer or step.quality for step in playbook.all_steps()
         )
         names = {*self.models} if routed else {role.model for role in roles if role.model}
         return {name: _identity(self.models[name].card) for name in sorted(names)}
+
+    def identity(self, playbook: Playbook) -> Json:
+        """Everything but the playbook that decides what its runs are: models, and the source of programs and tools."""
+        own = program_source(playbook, toolbox(self.tools).values()) if playbook.program else {}
+        return {**self.model_identities(playbook), **({"source": own} if own else {})}
 
     def _save(self, playbook: Playbook) -> None:
         """Store a playbook, once."""

@@ -160,7 +160,7 @@ class Execution:
             context = EvaluationContext(
                 resources.store,
                 perform,
-                runner.model_identities,
+                runner.identity,
                 resources.by,
                 AT_ONCE,
                 present=runner.heartbeat,

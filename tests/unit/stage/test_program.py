@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import linecache
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,11 @@ from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.stage.dialogue.dialogue import dialogue
-from seedbed.stage.program import perform, program_of
+from seedbed.stage.program import perform, program_of, program_source
 from seedbed.stage.stage import Stage
+from seedbed.stage.tools import Tool, tool
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Fact, Query
+from seedbed.storage.store import Fact, Json, Query
 
 # Programs of users
 
@@ -203,3 +207,31 @@ async def test_trouble_with_the_store_is_not_taken_for_a_failure_of_the_program(
 
     with pytest.raises(StoreError, match="no space left"):
         await perform(playing(None, Full()), {"mail": "Hello"})
+
+
+def test_an_edited_program_or_tool_makes_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of before the edit must not pass for scores of the new code; comments make no difference."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def source(text: str, *tools: Tool) -> Json:
+        (tmp_path / "edited_agent.py").write_text(text)
+        sys.modules.pop("edited_agent", None)
+        linecache.clearcache()
+        importlib.invalidate_caches()
+        document = {"roles": {"r": {"model": "m"}}, "program": "edited_agent:answer"}
+        return program_source(Playbook.from_document(document), tools)
+
+    one = "async def answer(inputs, stage):\n    return 1\n"
+    first = source(one)
+    assert first["program"]
+    assert source(f"# a remark\n{one}") == first
+    assert source(one.replace("1", "22")) != first
+    assert source(one, tool(_adds)) != source(one, tool(_subtracts, name="_adds"))
+
+
+def _adds(a: int) -> int:
+    return a + 1
+
+
+def _subtracts(a: int) -> int:
+    return a - 1
