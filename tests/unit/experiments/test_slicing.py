@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from loop_samples import CONFIRMING, agent, bench, count
@@ -13,6 +14,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch, Metric, Score, metric
 from seedbed.experiments.compare import compare
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.proof.certificate import certificate
+from seedbed.experiments.proof.evidence_file import export_evidence, verify_evidence
 from seedbed.experiments.slices import Slices, SliceTerms
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run
@@ -25,7 +27,7 @@ OLD, NEW = agent(".*[02468]"), agent(".*[0-46-9]|.*[13579]5")
 """OLD knows even numbers. NEW knows all but some that end in 5."""
 
 
-def tagged(size: int = 200, source: str = "") -> Dataset:
+def tagged(size: int = 120, source: str = "") -> Dataset:
     return Dataset(tuple(_task(n, source) for n in range(size)))
 
 
@@ -92,14 +94,23 @@ async def test_the_first_result_counts_and_is_read_again_with_the_verdict() -> N
     assert proof.document()["verdict"]["slices"]["terms"] == {"margin": 0.1, "false": 0.1, "least": 30}
 
 
+async def test_a_file_of_evidence_has_the_tags_and_they_are_verified_without_the_store(tmp_path: Path) -> None:
+    store = MemoryStore()
+    verdict = await decided(store, tagged())
+    check = verify_evidence(export_evidence(store, verdict.experiment, tmp_path / "x.evidence"))
+    assert check.problems == ()
+    assert check.certificate
+    assert check.certificate.verdict.slices == verdict.slices
+
+
 async def test_other_terms_are_another_result_of_the_same_verdict() -> None:
     store = MemoryStore()
     verdict = await decided(store, tagged())
-    narrow = await decided(store, tagged(), options=replace(CONFIRMING, slices=(SliceTerms(least=20), TERMS)))
+    narrow = await decided(store, tagged(), options=replace(CONFIRMING, slices=(SliceTerms(least=10), TERMS)))
     assert narrow == verdict
     assert narrow.slices == verdict.slices
     assert count(store, "slices") == 2
-    assert {each.tag for each in Slices.recall(store, verdict.experiment, SliceTerms(least=20)).tags} >= {"fives"}
+    assert {each.tag for each in Slices.recall(store, verdict.experiment, SliceTerms(least=10)).tags} >= {"fives"}
     assert certificate(store, verdict.experiment).problems == ()
 
 
