@@ -166,6 +166,7 @@ def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableTyp
     return Group(
         output.table("candidate", "finding", "difference", "adjusted p#", "tasks#", rows=rows),
         line((f"{promise} is at most {ranking.alpha:g} ({ranking.control})", "dim")),
+        line((_mode(ranking.candidates[0].verdict), "dim")),
     )
 
 
