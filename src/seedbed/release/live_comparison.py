@@ -63,7 +63,7 @@ class LiveComparison:
     """What the feedback says so far; the same as the verdict once there is one."""
 
     def document(self) -> Json:
-        document = {**asdict(self), "verdict": self.verdict and self.verdict.body()}
+        document = {**asdict(self), "verdict": self.verdict and self.verdict.document()}
         return {name: value for name, value in document.items() if name != "so_far"}
 
 

@@ -164,9 +164,9 @@ class Experiments:
         options: Comparing = DEFAULT,
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
-        chosen = self._execution.metric(metric)
+        chosen, paid = self._execution.metric(metric), self._for_channel(options)
         old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on, compared=True))
-        decided_by = self._for_release(self._for_channel(options), old)
+        decided_by = self._for_release(paid, old)
         return forecast(old, new, tasks, chosen, self._resources.store, decided_by)
 
     async def estimate(

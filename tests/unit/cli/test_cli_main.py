@@ -60,6 +60,7 @@ READ_ONLY = {
     ("demo",),  # in a folder of its own
     *(("runs", "patterns"), ("experiment", "report")),  # they write a new file, and nothing else
     ("sessions", "compare"),  # it stores nothing
+    ("evidence", "sign"),  # to sign is what it is for
 }
 
 
@@ -67,6 +68,7 @@ READ_ONLY = {
 def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str, ...]) -> None:
     looks = {"list", "show", "search", "diff", "log", "tree", "check", "explain", "schema", "export", "try"}
     looks |= {"specialised", "verify", "stats", "tail", "budget", "screen", "assign"}
+    looks |= {"plan", "head", "attempts", "key"}
     dry = "--dry-run" in [option for each in COMMANDS[words].params for option in each.opts]
     assert dry is (words not in READ_ONLY and words[-1] not in looks)
 

@@ -88,7 +88,7 @@ def test_a_paraphrase_is_a_leak_where_embeddings_are_installed() -> None:
     pytest.importorskip("wordllama")
     asked = "Our old printer is broken, so where may the children in the library print their homework?"
     seen = "Where can kids print homework in the library, as the printer there has broken down?"
-    assert [each.task for each in leaks(tasks(*QUESTIONS, asked), [{"q": seen}])] == ["t4"]
+    assert [each.task for each in leaks(tasks(*QUESTIONS, asked), [{"q": seen}], by_meaning=True)] == ["t4"]
 
 
 def test_what_was_looked_at_and_cleared_does_not_leak() -> None:

@@ -163,10 +163,11 @@ def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableTyp
         "holm": "the chance that any of them is called better and is not",
         "e-bh": "the expected share of those called better that are not",
     }[ranking.control]
+    mode = _mode(ranking.candidates[0].verdict)
     return Group(
         output.table("candidate", "finding", "difference", "adjusted p#", "tasks#", rows=rows),
+        *([line((mode, "dim"))] if mode else []),
         line((f"{promise} is at most {ranking.alpha:g} ({ranking.control})", "dim")),
-        line((_mode(ranking.candidates[0].verdict), "dim")),
     )
 
 

@@ -91,7 +91,7 @@ def _leaks(tasks: Dataset, cleared: Collection[Digest]) -> Sequence[SplitLeak]:
             same = [(task.id, keys[task_key(task.inputs)]) for task in here if task_key(task.inputs) in keys]
             exact = {mine for mine, _ in same}
             rest = [task for task in here if task.id not in exact and task_key(task.inputs) not in cleared]
-            nearly = leaks(rest, [task.inputs for task in harmful])
+            nearly = leaks(rest, [task.inputs for task in harmful], by_meaning=True)
             same += [(each.task, harmful[int(each.other)].id) for each in nearly]
             shared += [SplitLeak(one, mine, other, yours) for mine, yours in same]
     return shared

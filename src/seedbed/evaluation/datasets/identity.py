@@ -105,8 +105,16 @@ def near(tasks: Sequence[Task], least: float = 0.8) -> list[Near]:
     return sorted(pairs, key=lambda each: -each.similarity)
 
 
-def leaks(tasks: Sequence[Task], seen: Sequence[Mapping[str, Any]], used: Collection[str] | None = None) -> list[Near]:
+def leaks(
+    tasks: Sequence[Task],
+    seen: Sequence[Mapping[str, Any]],
+    used: Collection[str] | None = None,
+    *,
+    by_meaning: bool = False,
+) -> list[Near]:
     """Tasks that repeat what was seen in slightly other words; `other` is the number of what they repeat.
+
+    With `by_meaning`, in any other words that mean the same, where embeddings are installed.
 
     A task leaks if it is much more like something seen than like any other task of its own, and names the same numbers,
     signs and negations: tasks cut from one pattern are alike without being the same.
@@ -125,7 +133,7 @@ def leaks(tasks: Sequence[Task], seen: Sequence[Mapping[str, Any]], used: Collec
         elif texts.hard(one) == texts.hard(other):
             across[one] = max(across.get(one, (0.0, 0)), (similarity, other - count))
     leaking = {one: near for one, near in across.items() if near[0] >= max(LEAST, own[one] + MARGIN)}
-    if embeddings.is_installed():
+    if by_meaning and embeddings.is_installed():
         leaking = {**_same_meaning(texts, count), **leaking}
     return [Near(tasks[one].id, str(other), similarity) for one, (similarity, other) in sorted(leaking.items())]
 

@@ -35,20 +35,24 @@ def seen_before(library: Library, candidate: Playbook, tasks: Iterable[Task]) ->
     Raises NotFound if a dataset that it was evolved on is not in the store.
     """
     read, judged = inputs_read(candidate), list(tasks)
-    seen: dict[Digest, Mapping[str, Any]] = {}
-    for inputs in _shown(library, candidate):
-        used = {name: value for name, value in inputs.items() if read is None or name in read}
-        seen[task_key(used)] = used
+
+    def keyed(shown: Iterable[Mapping[str, Any]]) -> dict[Digest, Mapping[str, Any]]:
+        used = ({name: each[name] for name in each if read is None or name in read} for each in shown)
+        return {task_key(each): each for each in used}
+
+    demos = keyed(demo.inputs for demos in candidate.demos.values() for demo in demos)
+    seen = demos | keyed(_evolved_on(library, candidate))
     same = {task.id for task in judged if task_key(task.inputs, read) in seen}
     harmless = cleared(library.store)
     others = [task for task in judged if task.id not in same and task_key(task.inputs) not in harmless]
     same |= {each.task for each in leaks(others, list(seen.values()), read)}
+    # Worked examples are few and were chosen; among the tasks of a search some always mean nearly the same.
+    same |= {each.task for each in leaks(others, list(demos.values()), read, by_meaning=True)}
     return [task for task in judged if task.id in same]
 
 
-def _shown(library: Library, candidate: Playbook) -> Iterator[Mapping[str, Any]]:
-    """The inputs of everything that a playbook was shown or evolved on."""
-    yield from (demo.inputs for demos in candidate.demos.values() for demo in demos)
+def _evolved_on(library: Library, candidate: Playbook) -> Iterator[Mapping[str, Any]]:
+    """The inputs of everything that a playbook or an ancestor was evolved on."""
     ancestors = [entry.digest for entry in library.ancestry(candidate.digest)]
     for dataset in {each for ancestor in ancestors for each in evolved_on(library.store, ancestor)}:
         yield from (task.inputs for task in known_tasks(library.store, dataset))
