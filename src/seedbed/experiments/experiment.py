@@ -34,6 +34,9 @@ RuleChoice: TypeAlias = str | Mapping[str, Any] | None
 Mode: TypeAlias = Literal["confirmatory", "exploratory", ""]
 """Whether a verdict may release a candidate; empty in experiments of before this was asked, which may not."""
 
+EDITION = 2
+"""The edition of the arithmetic of verdicts that new experiments register."""
+
 _CLAIMS = {"superior": "is better than", "non-inferior": "is not worse than", "equivalent": "is as good as"}
 
 
@@ -82,6 +85,9 @@ class Experiment:
     mode: Mode = ""
     attempt: int = 0
     """Which attempt to replace the control it is, from 1; 0 if it is none."""
+    edition: int = 1
+    """By which edition of the arithmetic the numbers of its verdict are computed. In the first the interval was that of
+    a number of tasks fixed in advance."""
 
     @classmethod
     def plan(
@@ -129,6 +135,7 @@ class Experiment:
             inputs=read,
             mode=design.mode,
             attempt=design.attempt,
+            edition=EDITION,
         )
 
     @classmethod
@@ -138,7 +145,9 @@ class Experiment:
 
     def content(self) -> Json:
         body = {**asdict(self), "order": list(self.order), "first_replicates": list(self.first_replicates)}
-        if self.inputs is None:  # it keeps the digest that it had before there were these
+        if self.edition == 1:  # it keeps the digest that it had before there were these
+            del body["edition"]
+        if self.inputs is None:
             return {name: value for name, value in body.items() if name not in ("inputs", "mode", "attempt")}
         return {**body, "inputs": list(self.inputs)}
 
