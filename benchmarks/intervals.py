@@ -18,8 +18,8 @@ import numpy as np
 from scipy import stats
 
 from seedbed.stats.adjusted import ppi
-from seedbed.stats.effects import risk_difference
 from seedbed.stats.estimates import Interval, after_stopping, mean_interval
+from seedbed.stats.scores import difference_interval
 
 EFFECT, TERNARY = 0.1, (0.2, 0.1, 0.7)
 PAIRED = "better, worse, equal"
@@ -61,8 +61,8 @@ def plain(runs: int) -> Iterator[list[str]]:
             cells.append(share([holds(bootstrap(sample, "percentile"), truth) for sample in some]))
             bca = [holds(bootstrap(one, "bca"), truth) for one in some if n >= 50]
             cells.append(share(bca) if bca else "refused")
-            score = [holds(risk_difference(one.count(1), one.count(-1), n), truth) for one in some if name == PAIRED]
-            cells.append(share(score) if score else "")
+            own = [holds(difference_interval(one), truth) for one in samples if name == PAIRED]
+            cells.append(share(own) if own else "")
             yield [name, str(n), *cells]
 
 
@@ -119,7 +119,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000, help="samples of each sort (default %(default)s)")
     runs = parser.parse_args().runs
-    tell("Means", "values | tasks | Student's t | bootstrap, percentile | bootstrap, BCa | Tango's score", plain(runs))
+    tell(
+        "Means",
+        "values | tasks | Student's t | bootstrap, percentile | bootstrap, BCa | difference_interval",
+        plain(runs),
+    )
     tell("Tasks that share a source", "sources | cluster t | t that knows of no sources", clustered(runs))
     head = "tasks | replays err | fidelity | PPI++ | replays alone | fewer live runs"
     tell("Live runs and replays", head, replayed(max(1, runs // 2)))

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seedbed.errors import SeedbedError, shown
+from seedbed.evaluation.intervals import mean_score
 from seedbed.evaluation.scorecard import Scorecard, interval_document
 from seedbed.stats.arrays import Direction
-from seedbed.stats.estimates import Interval, mean_interval
+from seedbed.stats.estimates import Interval
 from seedbed.stats.pareto import FrontPosition, standings
 from seedbed.storage.store import Digest, Json
 
@@ -97,4 +98,4 @@ def _of_runs(card: Scorecard, measure: str) -> Interval:
     for task, value in runs.values():
         by_task.setdefault(task, []).append(value)
     means = [math.fsum(values) / len(values) for values in by_task.values()]
-    return mean_interval(means, card.sources(by_task))
+    return mean_score(measure, means, card.sources(by_task))

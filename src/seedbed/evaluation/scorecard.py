@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed.documents import html_table
 from seedbed.evaluation.cells import Cell, Cells
+from seedbed.evaluation.datasets.check import shared_source
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.intervals import mean_score
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.plugins import load, optional
-from seedbed.stats.estimates import Interval, clustered_rate, mean_interval, wilson
+from seedbed.stats.estimates import Interval
+from seedbed.stats.scores import few_sources
 from seedbed.storage.store import Digest, Json, canonical, short
 
 if TYPE_CHECKING:
@@ -125,12 +128,14 @@ class Scorecard:
     @cached_property
     def interval(self) -> Interval:
         """The mean over tasks with its interval, which allows for tasks that share a source."""
-        means = list(self.means.values())
-        clusters = self.sources(self.means)
-        # A t interval of a rate near 0 or 1 is too narrow, and has no width when all tasks agree.
-        if {*means} <= {0.0, 1.0}:
-            return wilson(round(sum(means)), len(means)) if clusters is None else clustered_rate(means, clusters)
-        return mean_interval(means, clusters)
+        return mean_score(self.metric, list(self.means.values()), self.sources(self.means))
+
+    @cached_property
+    def warning(self) -> str:
+        """Why to expect little of its interval, if there is a reason: few sources, or tasks that seem to share some."""
+        if sources := self.sources(self.means):
+            return few_sources(len({*sources}))
+        return shared_source([self.tasks[name] for name in self.means if name in self.tasks])
 
     def sources(self, tasks: Iterable[str]) -> list[Hashable] | None:
         """The source of each task; None if no tasks share one."""

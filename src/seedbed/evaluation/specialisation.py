@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.intervals import mean_gain
 from seedbed.evaluation.scorecard import Scorecard, interval_document
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stats.effects import risk_difference
-from seedbed.stats.estimates import Interval, mean_interval
+from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Json
 
 
@@ -132,17 +132,9 @@ def _gain(base: Scorecard, other: Scorecard, seen: frozenset[str]) -> Interval:
     shared = [task for task in base.means if task in other.means and task not in seen]
     if base.playbook == other.playbook and shared:
         return Interval(0.0, 0.0, 0.0, 0.95, len(shared))
-    sign = -1.0 if base.metric in base.lower else 1.0
-    gains = [sign * (other.means[task] - base.means[task]) for task in shared]
-    sources = base.sources(shared)
-    passes = {each.means[task] for each in (base, other) for task in shared} <= {0.0, 1.0}
-    # For passes and failures a t interval is too narrow, most of all where all tasks agree.
-    if passes and sources is None:
-        return risk_difference(gains.count(1.0), gains.count(-1.0), len(gains))
-    if passes and sources is not None and len({*gains}) == 1:
-        each = len({*sources})  # without any spread, each source counts as one task
-        return replace(risk_difference(each * (gains[0] > 0), each * (gains[0] < 0), each), n=len(gains))
-    return mean_interval(gains, sources)
+    before, after = ([card.means[task] for task in shared] for card in (base, other))
+    scores = (after, before) if base.metric in base.lower else (before, after)
+    return mean_gain(base.metric, *scores, base.sources(shared))
 
 
 def _gain_document(results: Specialisation, specialist: Specialist, corpus: str) -> Json:

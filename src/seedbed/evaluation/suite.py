@@ -13,11 +13,12 @@ from seedbed import documents
 from seedbed.documents import Document
 from seedbed.errors import DatasetError, DocumentError, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.intervals import mean_gain
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evaluation.metrics.registry import by_name, parse_metric
 from seedbed.evaluation.scorecard import Scorecard, finite
 from seedbed.playbooks.playbook import Playbook
-from seedbed.stats.estimates import Interval, mcnemar, mean_interval
+from seedbed.stats.estimates import Interval, mcnemar
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest
 
 FILE = "suite.yaml"
@@ -160,11 +161,12 @@ def _since(store: Store, suite: str, dataset: str, name: str, card: Scorecard, l
     before = last.body["means"]
     names = {task: card.tasks[task].digest[3:19] for task in card.means}
     shared = [task for task in card.means if names[task] in before]
-    sign = -1.0 if lower else 1.0
-    gains = [sign * (card.means[task] - before[names[task]]) for task in shared]
-    difference = mean_interval(gains, card.sources(shared))
-    regressed = difference.high < 0
-    if regressed and {*gains} <= {-1.0, 0.0, 1.0}:  # a t interval of few changes is too narrow
+    then, now = [before[names[task]] for task in shared], [card.means[task] for task in shared]
+    if lower:
+        then, now = now, then
+    difference = mean_gain(card.metric, then, now, card.sources(shared))
+    regressed, gains = difference.high < 0, [after - before for before, after in zip(then, now, strict=True)]
+    if regressed and {*gains} <= {-1.0, 0.0, 1.0}:  # an interval of few changes is not exact
         regressed = mcnemar(gains.count(1.0), gains.count(-1.0)) <= 0.05
     return SuiteChange(difference, last.subject, last.at, regressed)
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.intervals import mean_gain, mean_score
+from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evolution.pool import Pool
-from seedbed.stats.estimates import Interval, mean_interval, paired_interval
+from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json
 
 RESAMPLES = 200
@@ -59,26 +61,31 @@ def confirm(
     start: Digest,
     best: Digest,
     sampled: Digest | None,
-    sign: float,
+    metric: Metric,
 ) -> Confirmation:
-    """Compare the start, the best and the best of N by the first metric, on the tasks for which all have a score.
+    """Compare the start, the best and the best of N by the metric, on the tasks for which all have a score.
 
     A failed run counts as 0 where higher is better. Where lower is better that would reward it, so its task is left
     out.
     """
+    higher = better(metric) == "higher"
     values = {
-        each: {cell.task: cell.value or 0.0 for cell in own if cell.value is not None or sign > 0}
+        each: {cell.task: cell.value or 0.0 for cell in own if cell.value is not None or higher}
         for each, own in cells.items()
     }
     scored = [task for task in tasks if all(task.id in own for own in values.values())]
-    sources: list[Hashable] = [task.source or task.id for task in scored]
+    known: list[Hashable] = [task.source or task.id for task in scored]
+    sources = known if len({*known}) < len(known) else None
+
+    def scores(of: Digest) -> list[float]:
+        return [values[of][task.id] for task in scored]
 
     def gain(over: Digest) -> Interval:
-        one, other = ([sign * values[each][task.id] for task in scored] for each in (over, best))
-        return paired_interval(one, other, sources)
+        one, other = map(scores, (over, best) if higher else (best, over))
+        return mean_gain(metric.name, one, other, sources)
 
     def level(of: Digest) -> Interval:
-        return mean_interval([values[of][task.id] for task in scored], sources)
+        return mean_score(metric.name, scores(of), sources)
 
     others = () if sampled is None else (level(sampled), gain(sampled))
     return Confirmation(len(scored), level(start), level(best), gain(start), *others)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.seal import expect_open
-from seedbed.evaluation.metrics.metric import better, expect_answers
+from seedbed.evaluation.metrics.metric import expect_answers
 from seedbed.evolution.allocation import Wanted
 from seedbed.evolution.confirmation import Confirmation, best_of_n, confirm, optimism
 from seedbed.evolution.evaluators import Evaluator, PlaybookTasks, new_fact
@@ -317,8 +317,7 @@ class _SearchLoop:
             for each in playbooks
         }
         named = None if sampled is None else self.pool.playbooks[sampled].digest
-        sign = 1.0 if better(first) == "higher" else -1.0
-        return confirm(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, sign)
+        return confirm(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, first)
 
     def _record(self, evolution: Evolution) -> None:
         standing = self.pool.standing(self.pool.place(evolution.best))

@@ -65,6 +65,7 @@ class Pool:
         self._places: dict[Digest, int] = {}
         self._noisy: set[int] = set()
         self._unscored: set[tuple[int, int]] = set()  # metrics and tasks at which the start failed without a score
+        self._beyond: set[int] = set()  # metrics with a score outside 0 to 1
         self._log: list[int] = []  # the places whose scores changed, in that order
         self._estimates: dict[int, _Estimates] = {}
         self._tasks = {task: place for place, task in enumerate((*select, *reflect))}
@@ -108,6 +109,8 @@ class Pool:
             row, task, metric = self._places[cell.playbook], self._tasks[cell.task], self._metrics[cell.metric]
             value = cell.value if cell.value is not None else 0.0 if self.signs[metric] > 0 else None
             if value is not None:
+                if not 0 <= value <= 1:
+                    self._beyond.add(metric)
                 before = self._counts[metric, row, task]
                 if before and abs(self._sums[metric, row, task] / before - self.signs[metric] * value) > 1e-9:
                     self._noisy.add(row)
@@ -127,8 +130,7 @@ class Pool:
     def bounds(self, metric: int = 0) -> tuple[float, float]:
         """The least and the most that a score can be, as its metric gives it: 0 and 1 if all scores lie there, else no
         bounds."""
-        scores = self.signs[metric] * self.table(metric)
-        return (0.0, 1.0) if not np.any((scores < 0) | (scores > 1)) else (-math.inf, math.inf)
+        return (-math.inf, math.inf) if metric in self._beyond else (0.0, 1.0)
 
     def row(self, place: int, metric: int = 0) -> Floats:
         """The scores of one playbook on the select tasks, NaN where there is none."""
@@ -143,9 +145,10 @@ class Pool:
         return self._counts[metric, : len(self), : len(self.select)]
 
     def standing(self, place: int, metric: int = 0) -> PoolStanding:
-        """The estimate for one playbook (see `standings`)."""
+        """The estimate for one playbook (see `standings`), inside what scores can be."""
         means, deviations, tasks = self.standings(metric, [place])
-        return PoolStanding(float(means[0]), float(deviations[0]), int(tasks[0]))
+        least, most = sorted(self.signs[metric] * bound for bound in self.bounds(metric))
+        return PoolStanding(min(max(float(means[0]), least), most), float(deviations[0]), int(tasks[0]))
 
     def standings(self, metric: int = 0, places: Sequence[int] | None = None) -> tuple[Floats, Floats, Integers]:
         """Estimated mean scores, their standard deviations, and on how many tasks each playbook was tried.

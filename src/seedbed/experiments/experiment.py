@@ -34,6 +34,9 @@ RuleChoice: TypeAlias = str | Mapping[str, Any] | None
 Mode: TypeAlias = Literal["confirmatory", "exploratory", ""]
 """Whether a verdict may release a candidate; empty in experiments of before this was asked, which may not."""
 
+EDITION = 2
+"""The edition of the arithmetic of verdicts that new experiments register."""
+
 _CLAIMS = {"superior": "is better than", "non-inferior": "is not worse than", "equivalent": "is as good as"}
 
 
@@ -85,6 +88,9 @@ class Experiment:
     """Which attempt to replace the control it is, from 1; 0 if it is none."""
     retired: tuple[str, ...] = ()
     """Tasks that were retired after results of them were known: they are not run, and count as missing answers."""
+    edition: int = 1
+    """By which edition of the arithmetic the numbers of its verdict are computed. In the first the interval was that of
+    a number of tasks fixed in advance."""
 
     @classmethod
     def plan(
@@ -133,6 +139,7 @@ class Experiment:
             mode=design.mode,
             attempt=design.attempt,
             retired=design.retired,
+            edition=EDITION,
         )
 
     @classmethod
@@ -145,6 +152,8 @@ class Experiment:
         retired = body.pop("retired")
         if retired:  # where none is, it keeps the digest that it had before there were these
             body["retired"] = list(retired)
+        if self.edition == 1:  # the same
+            del body["edition"]
         if self.inputs is None:  # the same
             return {name: value for name, value in body.items() if name not in ("inputs", "mode", "attempt")}
         return {**body, "inputs": list(self.inputs)}

@@ -23,7 +23,7 @@ from seedbed.errors import NotFound, Problem, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.evidence import facts_by_key, line_of
-from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.experiment import EDITION, Experiment
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import Verdict, record_verdict, register
 from seedbed.stats.monitors import CONCENTRATIONS, LOOK_ERROR, OLD_CONCENTRATIONS, SampleRatio
@@ -124,6 +124,7 @@ def plan_live(
         order=(),
         hypothesis=f"{short(candidate)} is better than {short(control)} by {metric}, live",
         channel=channel,
+        edition=EDITION,
     )
 
 

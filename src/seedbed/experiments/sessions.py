@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from seedbed.errors import DocumentError, Problem, shown
+from seedbed.evaluation.intervals import mean_gain
 from seedbed.runs.imports.sessions import Session, SessionTask, whole_sum
-from seedbed.stats.estimates import mcnemar, paired_interval
+from seedbed.stats.estimates import mcnemar
 from seedbed.storage.store import Json
 
 NOT_REGISTERED = "not registered in advance: it can suggest, not prove, and no gate accepts it"
@@ -109,7 +110,7 @@ def compare_sessions(a: Sequence[Session], b: Sequence[Session], *, alpha: float
     pairs = [_pair(name, left[name], right[name]) for name in both if name not in changed]
     known = [(each.a, each.b) for each in pairs if each.a is not None and each.b is not None]
     counts = _Counts.of(pairs)
-    interval = paired_interval([one for one, _ in known], [other for _, other in known])
+    interval = mean_gain("", [one for one, _ in known], [other for _, other in known])
     has_interval = math.isfinite(interval.low) and interval.low < interval.high
     p_better, p_worse = one_sided(counts.wins, counts.losses), one_sided(counts.losses, counts.wins)
     finding, because = _finding(a, b, pairs, known, counts, alpha)

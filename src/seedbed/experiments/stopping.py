@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import TaskReplicate
+from seedbed.evaluation.datasets.check import shared_source
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.experiment import Experiment, expect_score
 from seedbed.experiments.verdict import Finding, Verdict
-from seedbed.stats.estimates import Interval, after_ratio_test, after_stopping, paired_interval
-from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.arrays import Direction
+from seedbed.stats.estimates import (
+    Interval,
+    after_ratio_test,
+    after_stopping,
+    least_after_stopping,
+    paired_interval,
+)
+from seedbed.stats.scores import few_sources
+from seedbed.stats.sequential.betting import Betting, bets, interval
 from seedbed.stats.sequential.exact import ExactMcNemar, Futility
 from seedbed.stats.sequential.gsprt import Gsprt, Sprt
 from seedbed.stats.sequential.rule import SIGNS, Answer
@@ -77,7 +87,10 @@ class SequentialTest:
         answer = self.rule.answer
         finding: Finding = answer.verdict if answer.verdict != "continue" else "inconclusive"
         controls, candidates = ([pair[arm] for pair in self._scores] for arm in (0, 1))
-        plain, adjusted = _shown(paired_interval(controls, candidates)), _shown(self._adjusted())
+        adjusted = _shown(self._adjusted())
+        plain = _shown(paired_interval(controls, candidates))
+        if self.plan.edition > 1:
+            plain = plain[0], *_turned(adjusted[1], adjusted[2], self.plan.better)
         return Verdict(
             experiment=self.plan.digest,
             control=self.plan.control,
@@ -105,6 +118,8 @@ class SequentialTest:
             estimate=adjusted[0],
             estimate_low=adjusted[1],
             estimate_high=adjusted[2],
+            at_least=self._at_least() if finding == "superior" and not because and self.plan.edition > 1 else None,
+            warning=self._warning() if self.plan.edition > 1 else "",
             scores=tuple(self._scores),
             failed=failed,
             unscored=unscored,
@@ -128,24 +143,46 @@ class SequentialTest:
         return statistics.fmean(control or [0.0]), statistics.fmean(candidate or [0.0])
 
     def _adjusted(self) -> Interval | None:
-        """The difference, corrected for the early stop."""
+        """How much better the candidate is, corrected for the early stop."""
         if not self.answers:
             return None
         rule, last = self.rule, self.answers[-1]
         if isinstance(rule, ExactMcNemar):
-            return after_stopping(self._gains, [answer.boundary for answer in self.answers], self._give_up(rule))
+            return after_stopping(self._gains, *self._ends(rule))
         if isinstance(rule, Betting):
-            low, high = rule.interval()
-            return Interval(statistics.fmean(self._gains), low, high, 0.95, len(self._gains))
-        if isinstance(rule, Gsprt | Sprt) and last.low is not None and last.high is not None:
-            low, high, ratio = last.low, last.high, last.evidence
-            return after_ratio_test(self._gains, d0=rule.d0, effect=rule.effect, ratio=ratio, low=low, high=high)
-        return None
-
-    def _give_up(self, rule: ExactMcNemar) -> list[int | None] | None:
-        """After each unit, the number of wins at or below which the test would have ended against the candidate."""
-        if rule.effect is None:
+            return Interval(statistics.fmean(self._gains), *rule.interval(), 0.95, len(self._gains))
+        if not isinstance(rule, Gsprt | Sprt) or last.low is None or last.high is None:
             return None
+        if isinstance(rule, Sprt) and self.plan.edition > 1:
+            estimate = after_stopping(self._gains, *self._ends(rule))
+        else:
+            low, high, ratio = last.low, last.high, last.evidence
+            estimate = after_ratio_test(self._gains, d0=rule.d0, effect=rule.effect, ratio=ratio, low=low, high=high)
+        if self.plan.edition == 1:
+            return estimate
+        # What these rules say of themselves holds approximately; this interval holds at every look.
+        low, high = interval(Counter(self._gains), bets())
+        return Interval(min(max(estimate.mean, low), high), low, high, 0.95, len(self._gains))
+
+    def _at_least(self) -> float:
+        """By how much the candidate is better at least, after a test that ended superior."""
+        rule = self.rule
+        if isinstance(rule, ExactMcNemar):
+            return least_after_stopping(self._gains, *self._ends(rule), rule.alpha)
+        return rule.at_least() if isinstance(rule, Betting | Gsprt | Sprt) else 0.0
+
+    def _ends(self, rule: ExactMcNemar | Sprt) -> tuple[list[int | None], list[int | None] | None]:
+        """After each unit, how many wins would have ended the test superior, and at how many or fewer it would have
+        ended against the candidate."""
+        if isinstance(rule, Sprt):
+            known = {
+                differed: rule.wins_to_end(differed) for differed in {each.wins + each.losses for each in self.answers}
+            }
+            ends = [known[each.wins + each.losses] for each in self.answers]
+            return [superior for superior, _ in ends], [futile for _, futile in ends]
+        superior = [answer.boundary for answer in self.answers]
+        if rule.effect is None:
+            return superior, None
         futility = Futility(rule.effect, rule.beta)
         most: list[int | None] = []
         for answer in self.answers:
@@ -153,7 +190,18 @@ class SequentialTest:
             inferior = -1 if answer.boundary is None else differed - answer.boundary
             wins = max(inferior, futility.most_wins(differed, answer.ties))
             most.append(wins if wins >= 0 else None)
-        return most
+        return superior, most
+
+    def _warning(self) -> str:
+        read = self.units[: len(self.answers)]
+        if any(len(unit) > 1 for unit in read):
+            return few_sources(len(read))
+        return shared_source([task for unit in read for task in unit])
+
+
+def _turned(low: float | None, high: float | None, better: Direction) -> tuple[float | None, float | None]:
+    """The ends of an interval of how much better the candidate is, as those of candidate minus control."""
+    return (low, high) if better == "higher" or low is None or high is None else (-high, -low)
 
 
 def unit_scores(plan: Experiment, control: Sequence[Cell], candidate: Sequence[Cell]) -> tuple[float, float]:

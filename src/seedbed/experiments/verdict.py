@@ -58,7 +58,8 @@ class Verdict:
     """Candidate minus control, whether higher or lower is better."""
     low: float | None
     high: float | None
-    """The interval of the plain mean, which is biased away from 0 after an early stop."""
+    """A 95 % interval of the difference that holds although the test ended as soon as it was sure. In old verdicts that
+    of a number of tasks fixed in advance."""
     p: float | None
     alpha: float
     outcomes: str
@@ -74,6 +75,8 @@ class Verdict:
     """How much better the candidate is, corrected for the early stop, with its own interval."""
     estimate_low: float | None = None
     estimate_high: float | None = None
+    at_least: float | None = None
+    """If it is superior: by how much at least, with the error rate of the test. It is above 0."""
     scores: tuple[tuple[float, float], ...] = ()
     """The scores of the control and the candidate on each unit, in registered order."""
     failed: tuple[str, ...] = ()
@@ -101,6 +104,8 @@ class Verdict:
     """Why it is exploratory, if it is."""
     attempt: int = 0
     """Which attempt to replace the control it is, from 1; 0 if it is none."""
+    warning: str = ""
+    """Why to expect little of its interval, if there is a reason."""
     spent: float | None = None
     """How much of its error rate an exact test has used up."""
     hacking: Json = field(default_factory=dict, hash=False)
@@ -151,8 +156,10 @@ class Verdict:
         known = self.low is not None and self.high is not None
         interval = f"95% {self.low:+.3f} to {self.high:+.3f}" if known else f"too few {self.things} for an interval"
         read = f"{self.tasks} {self.things}" if self.live else f"{self.tasks} of {self.at_most} tasks"
+        bound = "" if self.at_least is None else f", at least {self.at_least:+.3f} better"
         return (
-            f"{self.finding}: {self.control_mean:.3f} → {self.candidate_mean:.3f} ({self.difference:+.3f}, {interval}) "
+            f"{self.finding}: {self.control_mean:.3f} → {self.candidate_mean:.3f} "
+            f"({self.difference:+.3f}, {interval}{bound}) "
             f"after {read}, W {self.wins} T {self.ties} L {self.losses}, "
             f"experiment {short(self.experiment)}"
         )
@@ -169,6 +176,10 @@ class Verdict:
             ("better, same, worse", f"{self.wins:,}, {self.ties:,}, {self.losses:,} of {self.tasks:,} {self.things}"),
             ("rule", f"{self.rule}, error rate {self.alpha:g}"),
         ]
+        if self.at_least is not None:
+            rows.insert(3, ("at least", f"{self.at_least:+.3f} better"))
+        if self.warning:
+            rows.append(("warning", self.warning))
         title = f"{short(self.candidate)} against {short(self.control)}: {self.finding}"
         note = f"Experiment {short(self.experiment)}"
         return html_table(title, rows if self.tasks else [("because", self.because)], note=note)

@@ -70,6 +70,11 @@ class Report:
         return self.title or (f"Scorecard of {names}" if len(self.cards) == 1 else f"Scorecards of {names}")
 
     @property
+    def warnings(self) -> list[str]:
+        """Why to expect little of the intervals, if there is a reason."""
+        return list(dict.fromkeys(card.warning for card in self.cards.values() if card.warning))
+
+    @property
     def about(self) -> str:
         """What the names stand for."""
         named = [f"{name}: {short(card.playbook)}" for name, card in self.cards.items()]
@@ -102,6 +107,7 @@ def card_document(card: Scorecard, dataset: Digest = "", name: str = "") -> Json
         "dataset": dataset,
         "metric": card.metric,
         **interval_document(card.interval),
+        "warning": card.warning,
         "unscored": len(card.unscored),
         "reused": card.reused,
         "cost_usd": card.cost_usd,
@@ -159,7 +165,8 @@ def _inert(value: Any) -> Any:
 def page_of(report: Report, *first: PagePart) -> ReportPage:
     """The scores of all playbooks side by side, then each by its parts and with its worst answers; `first` comes before
     all of that."""
-    notes = section("Notes", Bullets(report.notes)) if report.notes else []
+    said = (*report.notes, *report.warnings)
+    notes = section("Notes", Bullets(said)) if said else []
     parts: list[PagePart] = [*first, *notes, *section("Scores", *_scores(report))]
     if report.front:
         parts += front.sections(report.front)

@@ -1,8 +1,8 @@
-"""The types that statistics compute with, and how the numbers and ids that callers pass become arrays."""
+"""The types that statistics compute with, how the numbers and ids that callers pass become arrays, and a search."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -39,3 +39,11 @@ def number_clusters(ids: Sequence[Hashable] | None, n: int, name: str = "cluster
         raise SeedbedError(f"{name}: found {count} ids; expected one for each of the {n} values")
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(each, len(numbers)) for each in ids], dtype=np.intp)
+
+
+def first_enough(enough: Callable[[float], bool], low: float, high: float) -> float:
+    """The least number for which `enough` holds, to 13 digits; the upper end if it never does."""
+    for _ in range(45):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -7,15 +7,14 @@ its sign when the two are swapped (an odds ratio: to its inverse). A win is a ta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import scipy
 
-from seedbed.errors import SeedbedError, shown
+from seedbed.errors import SeedbedError
 from seedbed.stats.arrays import Floats, check_finite
-from seedbed.stats.estimates import Interval, check_confidence, check_counts, exact_rate
+from seedbed.stats.estimates import Interval, check_counts, exact_rate
 
 ROUNDING = 1e-12
 """A spread this small beside the scores themselves is rounding, not spread."""
@@ -51,25 +50,6 @@ def odds_ratio(wins: int, losses: int, confidence: float = 0.95) -> Interval:
     return replace(share, mean=_odds(share.mean), low=_odds(share.low), high=_odds(share.high))
 
 
-def risk_difference(wins: int, losses: int, n: int, confidence: float = 0.95) -> Interval:
-    """By how much more often the candidate passes, over `n` tasks, with Tango's score interval.
-
-    The interval has a width even if nothing was won or lost, and holds at few tasks, where that of `paired_interval`
-    may not; tasks must not share a source.
-    """
-    check_confidence(confidence)
-    check_counts(n=n)
-    if _discordant(wins, losses) > n:
-        raise SeedbedError(f"n: found {shown(n)}; expected at least wins and losses together, {wins + losses}")
-    if n == 0:
-        return Interval(math.nan, -1.0, 1.0, confidence, 0)
-    mean = (wins - losses) / n
-    z = float(scipy.special.ndtri((1 + confidence) / 2))
-    high = _crossing(lambda difference: _score(difference, wins, losses, n) + z, mean, 1.0)
-    low = -_crossing(lambda difference: _score(difference, losses, wins, n) + z, -mean, 1.0)
-    return Interval(mean, low, high, confidence, n)
-
-
 def _standardised(difference: float, spread: float, *scores: Floats) -> float:
     scale = ROUNDING * max(float(np.abs(each).max()) for each in scores)
     if abs(difference) <= scale:
@@ -84,22 +64,3 @@ def _odds(share: float) -> float:
 def _discordant(wins: int, losses: int) -> int:
     check_counts(wins=wins, losses=losses)
     return wins + losses
-
-
-def _score(difference: float, wins: int, losses: int, n: int) -> float:
-    """By how many standard errors the observed difference exceeds this one, if this one is true (Tango 1998)."""
-    linear = (2 * n - wins + losses) * difference - wins - losses
-    constant = -losses * difference * (1 - difference)
-    lost = (math.sqrt(max(linear**2 - 8 * n * constant, 0.0)) - linear) / (4 * n)
-    variance = n * (2 * lost + difference * (1 - difference))
-    gap = wins - losses - n * difference
-    return gap / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gap) if gap else 0.0
-
-
-def _crossing(falling: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function becomes negative, to the last bit; the upper end if it never does."""
-    if falling(high) >= 0:
-        return high
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if falling(middle) >= 0 else (low, middle)
-    return high

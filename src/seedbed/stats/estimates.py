@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.arrays import Bools, Floats, Indexes, check_finite, number_clusters
+from seedbed.stats.arrays import Floats, Indexes, check_finite, first_enough, number_clusters
 
 OVERSHOOT = 0.583
 """How far beyond a bound a motion is when first observed there, in standard deviations of a step (Siegmund 1985)."""
@@ -58,7 +58,7 @@ def mean_interval(
     document, a customer), say what in `clusters`, one id per value; the interval then allows for likeness within a
     cluster and has one degree of freedom less than there are clusters. Fewer than two clusters give an infinite
     interval. Values all equal give an interval of width 0: they show no spread, which is no proof that there is none.
-    For pass rates use `wilson`.
+    For scores from 0 to 1 use `score_interval`.
     """
     check_confidence(confidence)
     units = check_finite("values", values)
@@ -86,48 +86,8 @@ def paired_interval(
     return mean_interval((check_finite("b", b) - check_finite("a", a)).tolist(), clusters, confidence)
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """The share of successes among `n` tasks, with Wilson's score interval: right on average over rates."""
-    _check_rate(successes, n, confidence)
-    if n == 0:
-        return Interval(math.nan, 0.0, 1.0, confidence, 0)
-    share = successes / n
-    return Interval(share, *_wilson_ends(share, n, _normal_quantile(confidence)), confidence, n)
-
-
-def clustered_rate(passed: Sequence[float], clusters: Sequence[Hashable], confidence: float = 0.95) -> Interval:
-    """The share of tasks that passed, where tasks share clusters: Wilson's interval for the effective number of tasks.
-
-    `passed` has 0 or 1 for each task.
-    """
-    plain = mean_interval(passed, clusters, confidence)
-    share, reach, z = plain.mean, plain.high - plain.mean, _normal_quantile(confidence)
-    if math.isinf(reach):  # all of one cluster
-        return replace(plain, low=0.0, high=1.0)
-    if share in (0, 1):  # without any spread, each cluster counts as one task
-        effective = float(len({*clusters}))
-    else:
-        effective = min(plain.n, z * z * share * (1 - share) / max(reach, 1e-9) ** 2)
-    low, high = _wilson_ends(share, effective, z)
-    return replace(plain, low=low, high=high)
-
-
-def _wilson_ends(share: float, n: float, z: float) -> tuple[float, float]:
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    reach = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    # At the ends the formula gives exactly 0 and 1 but for rounding.
-    return 0.0 if share == 0 else centre - reach, 1.0 if share == 1 else centre + reach
-
-
-def _normal_quantile(confidence: float) -> float:
-    return float(scipy.special.ndtri((1 + confidence) / 2))
-
-
 def exact_rate(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """The share of successes among `n` tasks, with Clopper and Pearson's interval: never right less often than it says.
-
-    Wider than `wilson`; for guarantees, such as the false alarms of an instrument.
-    """
+    """The share of successes among `n` tasks, with Clopper and Pearson's interval: right at least as often as said."""
     _check_rate(successes, n, confidence)
     tail = (1 - confidence) / 2
     low = 0.0 if successes == 0 else float(scipy.special.betaincinv(successes, n - successes + 1, tail))
@@ -160,31 +120,32 @@ def after_stopping(
     in general is estimated from the same tasks, which the interval allows for.
     """
     check_confidence(confidence)
-    units = check_finite("differences", differences)
-    n = len(units)
-    for name, looks in (("boundary", boundary), ("give_up", give_up)):
-        if looks is not None and len(looks) != n:
-            raise SeedbedError(f"{name}: found {len(looks)} numbers; expected one for each of the {n} differences")
+    looks = _looks(differences, boundary, give_up)
+    n = len(looks.differed)
     if n == 0:
         return Interval(math.nan, -1.0, 1.0, confidence, 0)
-    if strange := set(units.tolist()) - {-1.0, 0.0, 1.0}:
-        raise SeedbedError(f"differences: found {shown(strange.pop())}; expected -1, 0 or 1")
-    differed, won = np.cumsum(units != 0), np.cumsum(units > 0)
-    upper = np.array([m + 1 if look is None else look for m, look in zip(differed, boundary, strict=True)])
-    lower = differed - upper
-    if give_up is not None:
-        lower = np.array([-1 if look is None else look for look in give_up])
-    for place in np.flatnonzero((won >= upper) | (won <= lower))[:1]:
-        if place < n - 1:
-            raise SeedbedError(f"differences: found {n}; expected {place + 1}, where the boundary ended the test")
-    if not differed[-1]:
+    if not looks.differed[-1]:
         reach = exact_rate(0, n, confidence).high
         return Interval(0.0, -reach, reach, confidence, n)
-    if won[-1] <= lower[-1]:
-        # Seen from the other side: losses are wins, and what ended it inferior ends it superior.
-        swapped = _stopped(units < 0, differed, differed - lower, differed - upper, confidence)
+    if looks.won[-1] <= looks.lower[-1]:
+        swapped = _stopped(looks.swapped(), confidence)
         return replace(swapped, mean=-swapped.mean, low=-swapped.high, high=-swapped.low)
-    return _stopped(units > 0, differed, upper, lower, confidence)
+    return _stopped(looks, confidence)
+
+
+def least_after_stopping(
+    differences: Sequence[float],
+    boundary: Sequence[int | None],
+    give_up: Sequence[int | None] | None = None,
+    error_rate: float = 0.05,
+) -> float:
+    """By how much the candidate is better at least, after a sequential test that ended superior.
+
+    The least difference for which an outcome at least as good has a chance above the error rate; see `after_stopping`.
+    It is above 0 exactly if that chance is below the error rate for two equals, which is when the test is superior.
+    """
+    looks = _looks(differences, boundary, give_up)
+    return looks.often * (2 * _Outcomes(looks).share(error_rate, observed_too=True) - 1)
 
 
 def after_ratio_test(
@@ -231,60 +192,102 @@ def after_ratio_test(
     return Interval(difference(0.5), difference(tail), difference(1 - tail), confidence, n)
 
 
-def _stopped(wins: Bools, differed: Indexes, upper: Indexes, lower: Indexes, confidence: float) -> Interval:
-    """`after_stopping` of a test that did not end inferior, its bounds at each look in numbers of wins."""
-    n, m = len(wins), int(differed[-1])
-    chances, won, lost = _as_good(int(wins.sum()), differed, upper, lower)
-    observed = len(chances) - 1  # the outcome seen is the last; all others are better
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """After each task of a sequential test: how many differed and were won, how many wins would have ended it superior,
+    and at how many or fewer it would have ended otherwise."""
 
-    def share(chance: float, *, observed_too: bool) -> float:
-        """The least share of wins among tasks that differ for which a better outcome has at least this chance."""
-        those = slice(None, observed + observed_too)
+    differed: Indexes
+    won: Indexes
+    upper: Indexes
+    lower: Indexes
 
-        def good(wins: float) -> bool:
-            odds = scipy.special.xlogy(won[those], 2 * wins) + scipy.special.xlogy(lost[those], 2 - 2 * wins)
-            return float(np.exp(chances[those] + odds).sum()) >= chance
+    @property
+    def often(self) -> float:
+        """The share of tasks that differed."""
+        return int(self.differed[-1]) / len(self.differed)
 
-        return first_enough(good, 0.0, 1.0)
+    def swapped(self) -> _Looks:
+        """Seen from the other side: losses are wins, and what ended it inferior ends it superior."""
+        lost, upper, lower = (self.differed - each for each in (self.won, self.lower, self.upper))
+        return _Looks(self.differed, lost, upper, lower)
 
+
+def _looks(
+    differences: Sequence[float], boundary: Sequence[int | None], give_up: Sequence[int | None] | None
+) -> _Looks:
+    units = check_finite("differences", differences)
+    n = len(units)
+    for name, looks in (("boundary", boundary), ("give_up", give_up)):
+        if looks is not None and len(looks) != n:
+            raise SeedbedError(f"{name}: found {len(looks)} numbers; expected one for each of the {n} differences")
+    if strange := set(units.tolist()) - {-1.0, 0.0, 1.0}:
+        raise SeedbedError(f"differences: found {shown(strange.pop())}; expected -1, 0 or 1")
+    differed, won = np.cumsum(units != 0, dtype=np.intp), np.cumsum(units > 0, dtype=np.intp)
+    upper = np.array([m + 1 if look is None else look for m, look in zip(differed, boundary, strict=True)], np.intp)
+    lower = differed - upper
+    if give_up is not None:
+        lower = np.array([-1 if look is None else look for look in give_up], np.intp)
+    for place in np.flatnonzero((won >= upper) | (won <= lower))[:1]:
+        if place < n - 1:
+            raise SeedbedError(f"differences: found {n}; expected {place + 1}, where the boundary ended the test")
+    return _Looks(differed, won, upper, lower)
+
+
+def _stopped(looks: _Looks, confidence: float) -> Interval:
+    """`after_stopping` of a test that did not end inferior."""
+    outcomes, n, often = _Outcomes(looks), len(looks.differed), looks.often
     tail = (1 - confidence) / 2
-    often = m / n
-    mean = often * (share(0.5, observed_too=True) + share(0.5, observed_too=False) - 1)
+    mean = often * (outcomes.share(0.5, observed_too=True) + outcomes.share(0.5, observed_too=False) - 1)
     low, high = (
-        often * (2 * each - 1) for each in (share(tail, observed_too=True), share(1 - tail, observed_too=False))
+        often * (2 * each - 1)
+        for each in (outcomes.share(tail, observed_too=True), outcomes.share(1 - tail, observed_too=False))
     )
     unsure = float(scipy.special.ndtri(1 - tail)) * abs(mean) * math.sqrt((1 - often) / (often * n))
     low, high = mean - math.hypot(mean - low, unsure), mean + math.hypot(high - mean, unsure)
     return Interval(mean, max(low, -1.0), min(high, 1.0), confidence, n)
 
 
-def _as_good(wins: int, differed: Indexes, upper: Indexes, lower: Indexes) -> tuple[Floats, Indexes, Indexes]:
-    """All outcomes at least as good as this number of wins after the last look, which comes last.
+class _Outcomes:
+    """All outcomes of a test at least as good as the one seen, which comes last.
 
-    Each with the logarithm of its chance if wins were fair coins, and its wins and losses. For other coins that chance
+    Each has the logarithm of its chance if wins were fair coins, and its wins and losses. For other coins that chance
     is multiplied by the odds of these wins and losses.
     """
-    going_on = np.ones(1)  # the chance of each number of wins, the test having gone on until this look
-    endings: list[tuple[Floats, Indexes, Indexes]] = []
 
-    def add(ending: Indexes, m: int) -> None:
-        endings.append((going_on[ending], ending, m - ending))
-
-    before = 0
-    for m, most, least in zip(differed[:-1].tolist(), upper.tolist(), lower.tolist(), strict=False):
+    def __init__(self, looks: _Looks) -> None:
+        going_on = np.ones(1)  # the chance of each number of wins, the test having gone on until this look
+        endings: list[tuple[Floats, Indexes, Indexes]] = []
+        before = 0
+        for m, most, least in zip(
+            *(each[:-1].tolist() for each in (looks.differed, looks.upper, looks.lower)), strict=True
+        ):
+            going_on = _toss(going_on, m - before)
+            before = m
+            ending = np.arange(most, m + 1)
+            endings.append((going_on[ending], ending, m - ending))
+            going_on[max(most, 0) :] = 0
+            going_on[: max(least + 1, 0)] = 0
+        m = int(looks.differed[-1])
         going_on = _toss(going_on, m - before)
-        before = m
-        add(np.arange(most, m + 1), m)
-        going_on[max(most, 0) :] = 0
-        going_on[: max(least + 1, 0)] = 0
-    m = int(differed[-1])
-    going_on = _toss(going_on, m - before)
-    add(np.arange(m, wins - 1, -1), m)
-    chances, won, lost = (np.concatenate(each) for each in zip(*endings, strict=True))
-    possible = chances > 0
-    possible[-1] = True
-    with np.errstate(divide="ignore"):  # one too rare for a number counts as impossible
-        return np.log(chances[possible]), won[possible], lost[possible]
+        ending = np.arange(m, int(looks.won[-1]) - 1, -1)
+        endings.append((going_on[ending], ending, m - ending))
+        chances, won, lost = (np.concatenate(each) for each in zip(*endings, strict=True))
+        possible = chances > 0
+        possible[-1] = True
+        with np.errstate(divide="ignore"):  # one too rare for a number counts as impossible
+            self._logs, self._won, self._lost = np.log(chances[possible]), won[possible], lost[possible]
+
+    def share(self, chance: float, *, observed_too: bool) -> float:
+        """The least share of wins among tasks that differ for which a better outcome has at least this chance."""
+        those = slice(None, len(self._logs) - 1 + observed_too)
+        logs, won, lost = self._logs[those], self._won[those], self._lost[those]
+
+        def good(wins: float) -> bool:
+            odds = scipy.special.xlogy(won, 2 * wins) + scipy.special.xlogy(lost, 2 - 2 * wins)
+            return float(np.exp(logs + odds).sum()) >= chance
+
+        return first_enough(good, 0.0, 1.0)
 
 
 def _toss(wins: Floats, tosses: int) -> Floats:
@@ -314,14 +317,6 @@ def _on_the_way(drift: float, time: float, below: float, above: float, least: fl
     low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)
     rare, common = scipy.special.log_ndtr(low), scipy.special.log_ndtr(high)
     return float(signs @ (np.exp(drift * starts + common) * -np.expm1(rare - common)))
-
-
-def first_enough(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """The least number for which `enough` holds, to 13 digits; the upper end if it never does."""
-    for _ in range(45):
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
 
 
 def check_confidence(confidence: float) -> None:

@@ -12,8 +12,7 @@ import numpy as np
 import scipy
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.arrays import Indexes
-from seedbed.stats.estimates import first_enough
+from seedbed.stats.arrays import Indexes, first_enough
 
 
 def sample_size(effect: float, discordance: float, *, alpha: float = 0.05, power: float = 0.9) -> int:

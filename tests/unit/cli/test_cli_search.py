@@ -45,7 +45,7 @@ def test_searches_are_listed_with_what_they_found(mail: Path, prepared: Seedbed,
     assert (each["by"], each["optimizer"], each["metric"]) == ("ann", "portfolio", "exact_match")
     out = seedbed("search", "list").out
     assert short(found["search"]) in out
-    assert "+1.000 [+1.000, +1.000]" in out
+    assert "+1.000 [+0.564, +1.000]" in out
     assert f"{found['spent']['runs']} runs" in out
 
 

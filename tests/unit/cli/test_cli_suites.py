@@ -57,7 +57,7 @@ def test_notes_name_regressions_unless_accepted_and_thresholds_always() -> None:
     found = [result(changed(-0.25, -0.4, -0.1, regressed=True)), result(changed(-0.5, -1.0, 0.1), "below 1.5")]
     regression, threshold = suites._notes(found, accept=False)
     assert regression.startswith("regression: mail, plain, f1: -0.250 [-0.400, -0.100] on 20 tasks since 2026-11-15")
-    assert threshold == "threshold: mail, plain, f1: 1.000 [0.207, 1.000] is below 1.5"
+    assert threshold == "threshold: mail, plain, f1: 1.000 [0.025, 1.000] is below 1.5"
     assert list(suites._notes(found, accept=True)) == [threshold]
 
 

@@ -84,8 +84,7 @@ def test_the_figures_are_those_of_the_verdict() -> None:
     text = " ".join(shown(verdicts.verdict_view(VERDICT, RULE)).split())
     for told in (
         "exact_match 0.250 → 0.500",
-        "difference +0.250 [-0.125, +0.625]",
-        "stop-adjusted +0.200 [-0.200, +0.600]",
+        "difference +0.250 stop-adjusted +0.200 [-0.200, +0.600]",
         "tasks 4 of 10: better 2, equal 1, worse 1",
         "in order +=-+",
         "p 0.031 (error rate 0.05",
@@ -94,7 +93,23 @@ def test_the_figures_are_those_of_the_verdict() -> None:
 
 
 def test_an_adjusted_estimate_is_told_only_after_an_early_stop() -> None:
-    assert "stop-adjusted" not in shown(verdicts.verdict_view(replace(VERDICT, at_most=4), RULE))
+    text = shown(verdicts.verdict_view(replace(VERDICT, at_most=4), RULE))
+    assert "stop-adjusted" not in text
+    assert "+0.250 [-0.125, +0.625]" in text
+
+
+def test_where_less_is_better_the_adjusted_difference_is_turned_too() -> None:
+    text = shown(verdicts.verdict_view(replace(VERDICT, better="lower", difference=-0.25), RULE))
+    assert "-0.200 [-0.600, +0.200]" in text
+
+
+def test_how_much_better_a_superior_is_at_least_is_told_with_what_the_interval_means() -> None:
+    superior = replace(VERDICT, at_least=0.012, low=-0.01, warning="too few sources: 4")
+    text = " ".join(shown(verdicts.verdict_view(superior, RULE)).split())
+    assert "at least +0.012 better (error rate 0.05; the interval holds 0 because it guards both ends)" in text
+    assert "warning too few sources: 4" in text
+    assert "at least" not in shown(verdicts.verdict_view(VERDICT, RULE))
+    assert "holds 0" not in shown(verdicts.verdict_view(replace(superior, low=0.01), RULE))
 
 
 def test_names_cannot_command_the_terminal() -> None:

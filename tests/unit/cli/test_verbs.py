@@ -240,8 +240,8 @@ def test_one_task_is_too_few_to_tell(evolved: Path, seedbed: Seedbed) -> None:
     write(evolved, one__jsonl=(evolved / "test.jsonl").read_text().splitlines()[0])
     done = seedbed("compare", "sorter.yaml", "better", "--on", "one.jsonl")
     assert done.code == 2
-    assert "no spread to tell an interval from" in done.out
-    assert seedbed("compare", "sorter.yaml", "better", "--on", "one.jsonl", "--json").json["low"] is None
+    assert "difference   +1.000 [-0.950, +1.000]" in done.out
+    assert seedbed("compare", "sorter.yaml", "better", "--on", "one.jsonl", "--json").json["high"] == 1.0
 
 
 # Models that do not answer

@@ -25,7 +25,8 @@ from seedbed.evaluation.scorecard import Scorecard
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall
 from seedbed.runs.run import Run
-from seedbed.stats.estimates import mean_interval, wilson
+from seedbed.stats.estimates import exact_rate
+from seedbed.stats.scores import score_interval
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
@@ -335,24 +336,24 @@ def scored(*values: float | None, replicates: int = 1) -> Scorecard:
 
 
 def test_a_pass_rate_has_the_interval_of_a_rate_even_if_all_tasks_agree() -> None:
-    assert scored(1, 0, 1, 1).interval == wilson(3, 4)
-    assert scored(1, 1, 1, 1).interval == wilson(4, 4)
+    assert scored(1, 0, 1, 1).interval == exact_rate(3, 4)
+    assert scored(1, 1, 1, 1).interval == exact_rate(4, 4)
     assert scored(1, 1, 1, 1).interval.low < 0.7
 
 
 def test_graded_scores_have_the_interval_of_a_mean() -> None:
-    assert scored(0.2, 0.4, 0.9).interval == mean_interval([0.2, 0.4, 0.9])
+    assert scored(0.2, 0.4, 0.9).interval == score_interval([0.2, 0.4, 0.9])
 
 
 def test_replicates_are_averaged_within_their_task_as_they_are_no_further_tasks() -> None:
     card = scored(1, 1, 0, 1, 0, 0, replicates=2)
-    assert card.interval == mean_interval([1.0, 0.5, 0.0])
+    assert card.interval == score_interval([1.0, 0.5, 0.0])
     assert card.interval.n == 3
 
 
 def test_unscored_cells_take_no_part_in_the_interval() -> None:
-    assert scored(1, None, 0, None).interval == wilson(1, 2)
-    assert scored(1, None, 0, 0, replicates=2).interval == wilson(1, 2)
+    assert scored(1, None, 0, None).interval == exact_rate(1, 2)
+    assert scored(1, None, 0, 0, replicates=2).interval == exact_rate(1, 2)
 
 
 def test_nothing_scored_is_no_score() -> None:

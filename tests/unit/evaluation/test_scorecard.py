@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from seedbed.evaluation.cells import Cell, Cells
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evaluation.scorecard import Percentiles, Scorecard, scorecard
-from seedbed.stats.estimates import mean_interval, wilson
+from seedbed.stats.estimates import exact_rate
+from seedbed.stats.scores import score_interval
 
 P = f"b2:{'a' * 64}"
 
@@ -64,7 +66,7 @@ def test_answers_and_sources_that_are_many_have_none() -> None:
 def test_a_source_by_itself_has_the_interval_of_its_tasks() -> None:
     tasks = {str(n): task(str(n), source="even" if n % 2 == 0 else "odd") for n in range(8)}
     whole = card(*(cell(name, float(int(name) < 4)) for name in tasks), **tasks)
-    assert whole.strata["source"]["odd"].interval == wilson(2, 4)
+    assert whole.strata["source"]["odd"].interval == exact_rate(2, 4)
 
 
 def test_a_scorecard_over_some_tasks_keeps_what_is_known_of_them() -> None:
@@ -88,7 +90,7 @@ def test_tasks_of_one_source_count_for_less() -> None:
 def test_a_rate_of_sources_that_all_agree_is_as_sure_as_so_many_tasks() -> None:
     shared = {str(n): task(str(n), source=str(n // 5)) for n in range(20)}
     perfect = card(*(cell(name, 1.0) for name in shared), **shared)
-    assert (perfect.interval.low, perfect.interval.high) == pytest.approx((wilson(4, 4).low, 1.0))
+    assert (perfect.interval.low, perfect.interval.high) == pytest.approx((exact_rate(4, 4).low, 1.0))
     assert perfect.interval.n == 20
 
 
@@ -143,7 +145,7 @@ def test_who_ignores_sources_is_far_too_sure() -> None:
     hits = 0
     for _ in range(400):
         values = [float(draws.random() < rate) for rate in draws.choices([0.2, 0.8], k=20) for _ in range(5)]
-        interval = wilson(round(sum(values)), len(values))
+        interval = exact_rate(round(sum(values)), len(values))
         hits += interval.low <= 0.5 <= interval.high
     assert hits / 400 < 0.9
 
@@ -170,7 +172,7 @@ def test_means_do_not_depend_on_the_order_of_cells(drawn: list[tuple[int, int, f
 def test_columns_and_objects_give_the_same_scorecard() -> None:
     cells = [cell("a", 0.25), cell("a", None, "other", reason="odd"), cell("b", 0.75), cell("b", 1.0, "other")]
     columns = scorecard(P, [ExactMatch("m")], Cells(P, cells), [task("a"), task("b")])
-    assert columns.interval == card(*cells).interval == mean_interval([0.25, 0.75])
+    assert columns.interval == card(*cells).interval == score_interval([0.25, 0.75])
     assert columns.of("other").reasons == {"odd": 1}
     assert columns.metrics == ["m", "other"]
 
@@ -245,3 +247,19 @@ def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(SettingsError, match=r"seedbed\[frames\]"):
         card().to_pandas()
+
+
+def test_a_scorecard_warns_of_few_sources_and_of_a_source_that_nobody_named() -> None:
+    def warned(*tasks: Task) -> str:
+        cells = [cell(task.id, 1.0) for task in tasks]
+        return replace(card(*cells), tasks={task.id: task for task in tasks}).warning
+
+    text = "A letter of some length, number {}"
+    several = [Task(f"t{n}", {"letter": text.format(n % 10), "question": f"{n}"}) for n in range(80)]
+    assert warned(*several).startswith(
+        "80 tasks have 10 different texts as letter: if tasks with the same one are alike"
+    )
+    assert warned(*(Task(f"t{n}", {"question": n % 10}) for n in range(80))).startswith("80 tasks ask 10 different")
+    assert warned(*(replace(task, source=task.inputs["letter"]) for task in several)).startswith("too few sources: 10")
+    assert not warned(*(Task(f"t{n}", {"question": n}) for n in range(80)))
+    assert not warned(*(Task(f"t{n}", {"question": n}, source=f"s{n % 25}") for n in range(80)))

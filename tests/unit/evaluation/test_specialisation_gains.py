@@ -17,8 +17,8 @@ from seedbed.evaluation.scorecard import Scorecard
 from seedbed.evaluation.specialisation import Specialisation, Specialist, evaluate_specialisation
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.specialisation import gain_text, to_csv, to_html, to_json, to_markdown
-from seedbed.stats.effects import risk_difference
-from seedbed.stats.estimates import Interval, mean_interval
+from seedbed.stats.estimates import Interval
+from seedbed.stats.scores import difference_interval, score_interval
 
 
 def playbook(system: str) -> Playbook:
@@ -47,6 +47,10 @@ SCORES = {  # how many of the first tasks of a corpus each passes
 }
 
 
+def won_and_lost(wins: int, losses: int, of: int) -> Interval:
+    return difference_interval([1.0] * wins + [-1.0] * losses + [0.0] * (of - wins - losses))
+
+
 async def by_table(name: str, played: Playbook, corpus: str, on: Dataset) -> Scorecard:
     passed = SCORES[played.digest][corpus]
     return card(played, on, {task.id: float(place < passed) for place, task in enumerate(on)})
@@ -59,9 +63,9 @@ async def found(**given: object) -> Specialisation:
 async def test_the_effect_is_the_gain_on_its_own_corpus_and_the_rest_is_transfer() -> None:
     everywhere = await found()
     law, post = SPECIALISTS
-    assert everywhere.gain(law, "law") == risk_difference(5, 0, 8)
-    assert everywhere.transfer(law) == {"post": risk_difference(0, 3, 8)}
-    assert everywhere.gain(post, "post") == risk_difference(2, 0, 8)
+    assert everywhere.gain(law, "law") == won_and_lost(5, 0, 8)
+    assert everywhere.transfer(law) == {"post": won_and_lost(0, 3, 8)}
+    assert everywhere.gain(post, "post") == won_and_lost(2, 0, 8)
     assert everywhere.transfer(post)["law"].mean == 0
 
 
@@ -98,7 +102,7 @@ def test_gains_are_paired_by_task() -> None:
     gain = one_gain(before, after, on)
     assert gain.low > 0.08
     assert gain.high < 0.12
-    spread = mean_interval(list(before.values()))
+    spread = score_interval(list(before.values()))
     assert gain.high - gain.low < (spread.high - spread.low) / 5
 
 
@@ -142,7 +146,7 @@ async def test_tasks_that_a_specialist_has_seen_say_nothing_about_its_gain() -> 
 
     everywhere = await found(seen=seen)
     law, post = SPECIALISTS
-    assert everywhere.gain(law, "law") == risk_difference(2, 0, 5)
+    assert everywhere.gain(law, "law") == won_and_lost(2, 0, 5)
     assert everywhere.gain(post, "law").n == 8
     assert list(everywhere.notes) == [
         "corpora/law/qa has seen 3 of 8 tasks of law: its gain is over the others only",

@@ -5,11 +5,12 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from pool_samples import LENGTH, SCORE, book, cell, pool_of
+from pool_samples import LENGTH, SCORE, Measure, book, cell, pool_of
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.pool import DOUBT, Pool, PoolStanding
 from seedbed.evolution.protocols import Offer
+from seedbed.stats.arrays import Direction
 
 SELECT, REFLECT = [f"t{n}" for n in range(6)], ["r0", "r1"]
 
@@ -80,8 +81,9 @@ def _expect_the_same(pool: Pool, slow: Slow, number: int, metric: str) -> None:
         expected = slow.standing(each.digest, pool.playbooks[0].digest, metric)
         found = pool.standing(place, number)
         assert found.tasks == expected.tasks == tasks[place]
-        assert found.mean == pytest.approx(expected.mean, abs=1e-9)
-        assert found.mean == means[place]
+        assert means[place] == pytest.approx(expected.mean, abs=1e-9)
+        least, most = sorted(pool.signs[number] * bound for bound in pool.bounds(number))
+        assert found.mean == min(max(means[place], least), most)
         assert found.deviation == pytest.approx(expected.deviation, abs=1e-9)
         assert found.deviation == deviations[place]
         for reflect, names in ((False, SELECT), (True, REFLECT)):
@@ -176,3 +178,14 @@ def test_it_counts_what_each_playbook_did_cost() -> None:
     one = cell(book(0), "t0", 1.0)
     pool.tell([Cell(key="k", playbook=one.playbook, task="t0", replicate=0, metric="score", value=1.0, cost_usd=0.25)])
     assert pool.cost_usd == [0.25]
+
+
+@pytest.mark.parametrize(("better", "good", "most"), [("higher", 1.0, 1.0), ("lower", 0.0, 0.0)])
+def test_the_estimate_that_is_shown_is_one_that_scores_can_have(better: Direction, good: float, most: float) -> None:
+    pool = Pool([Measure(better=better)], SELECT)
+    pool.add(Offer(book(0)))
+    pool.add(Offer(book(1)))
+    pool.tell(cell(book(0), task, good if task < "t4" else 1 - good) for task in SELECT)
+    pool.tell(cell(book(1), task, good) for task in SELECT[4:])
+    assert pool.standings()[0][1] > most
+    assert pool.standing(1).mean == most

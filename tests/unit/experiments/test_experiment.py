@@ -133,14 +133,16 @@ async def test_a_verdict_reads_as_a_sentence_with_every_figure() -> None:
     assert verdict.low < verdict.difference < verdict.high
     assert str(verdict) == (
         f"superior: {verdict.control_mean:.3f} → 1.000 "
-        f"({verdict.difference:+.3f}, 95% {verdict.low:+.3f} to {verdict.high:+.3f}) "
+        f"({verdict.difference:+.3f}, 95% {verdict.low:+.3f} to {verdict.high:+.3f}, "
+        f"at least {verdict.at_least:+.3f} better) "
         f"after {verdict.tasks} of 30 tasks, W {verdict.wins} T {verdict.ties} L 0, "
         f"experiment {short(verdict.experiment)}"
     )
 
 
-@pytest.mark.parametrize("size", [1, 30])
-async def test_differences_without_any_spread_give_a_verdict_without_an_interval(size: int) -> None:
+@pytest.mark.parametrize(("size", "least"), [(1, -1.0), (30, 0.0)])
+async def test_differences_without_any_spread_have_an_interval_all_the_same(size: int, least: float) -> None:
     verdict = await run_experiment(agent("x"), agent(".*"), numbers(size), ExactMatch(), bench(MemoryStore()))
-    assert (verdict.difference, verdict.low, verdict.high) == (1.0, None, None)
-    assert "95%" not in str(verdict)
+    assert (verdict.difference, verdict.high) == (1.0, 1.0)
+    assert verdict.low is not None
+    assert least <= verdict.low < 0.6

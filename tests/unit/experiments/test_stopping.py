@@ -4,21 +4,26 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loop_samples import agent, bench, numbers
+from scipy import stats
 
 from seedbed.errors import BudgetSpent, SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.compare import run_experiment
-from seedbed.experiments.experiment import Design, Experiment, drawn
+from seedbed.experiments.experiment import EDITION, Design, Experiment, drawn
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
+from seedbed.stats.estimates import paired_interval
+from seedbed.stats.sequential.betting import bets, interval
 from seedbed.storage.memory import MemoryStore
 
 OLD, NEW = agent("x"), agent(".*")
@@ -185,3 +190,113 @@ async def test_what_the_money_does_not_last_for_is_not_decided_and_goes_on_with_
     assert "verdict" not in store.kinds()
     verdict = await run_experiment(OLD, NEW, numbers(40), ExactMatch(), bench(store, oracle=dear))
     assert not verdict.failed
+
+
+# What is printed of a test that stopped early
+
+RULES: list[Any] = [
+    "exact",
+    {"rule": "exact", "effect": 0.1},
+    "betting",
+    {"rule": "betting", "d0": 0.02, "effect": 0.1},
+    {"rule": "sprt", "effect": 0.1, "discordance": 0.3},
+    {"rule": "gsprt", "effect": 0.1},
+]
+
+
+def signs(seed: int, differ: float, gain: float, tasks: int) -> list[int]:
+    rng = np.random.default_rng(seed)
+    return rng.choice([1, -1, 0], tasks, p=[(differ + gain) / 2, (differ - gain) / 2, 1 - differ]).tolist()
+
+
+def stopped(rule: Any, outcomes: list[int], edition: int = EDITION) -> Verdict:
+    tasks = numbers(len(outcomes))
+    plan = Experiment.plan("b2:a", "b2:b", tasks, ExactMatch(), models={}, design=Design(rule=rule))
+    read = SequentialTest(replace(plan, edition=edition), tasks, "m")
+    for sign in outcomes:
+        if read.rule.answer.verdict == "continue":
+            read.read([cell(float(sign < 0))], [cell(float(sign > 0))])
+    return read.verdict()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_superior_has_a_bound_above_nothing_and_no_other_verdict_has_one(rule: Any) -> None:
+    verdicts = [stopped(rule, signs(seed, 0.4, 0.15 * (seed % 3), 120)) for seed in range(18)]
+    assert {each.finding for each in verdicts} > {"superior"}
+    for each in verdicts:
+        assert (each.at_least is not None) == (each.finding == "superior")
+        if each.at_least is not None and each.estimate is not None:
+            assert 0 < each.at_least < each.estimate
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_intervals_hold_after_an_early_stop_and_have_the_estimate_inside(rule: Any) -> None:
+    gain, held, runs = 0.25, 0, 30
+    for seed in range(runs):
+        verdict = stopped(rule, signs(seed, 0.5, gain, 150))
+        assert verdict.low is not None
+        assert verdict.high is not None
+        assert verdict.estimate is not None
+        assert -1 <= verdict.low <= verdict.estimate <= verdict.high <= 1
+        held += verdict.low <= gain <= verdict.high
+    assert held >= stats.binom.ppf(0.001, runs, 0.95)
+
+
+def test_where_less_is_better_the_interval_is_of_candidate_minus_control() -> None:
+    class Errors(ExactMatch):
+        better = "lower"
+
+    read = reading(numbers(40), Errors(), rule="exact")
+    while read.rule.answer.verdict == "continue":
+        read.read([cell(1.0)], [cell(0.0)])
+    verdict = read.verdict()
+    assert (verdict.low, verdict.high) == (-(verdict.estimate_high or 0), -(verdict.estimate_low or 0))
+    assert verdict.at_least is not None
+    assert verdict.at_least > 0
+
+
+def test_the_estimate_of_sprt_does_not_depend_on_the_discordance_that_was_registered() -> None:
+    errors = []
+    for seed in range(60):
+        registered = {"rule": "sprt", "effect": 0.1, "discordance": 0.6}
+        verdict = stopped(registered, signs(seed, 0.2, -0.05, 200))
+        errors.append((verdict.estimate or 0.0) + 0.05)
+    assert abs(float(np.median(errors))) < 0.025
+
+
+@pytest.mark.parametrize("rule", RULES[-2:])
+def test_likelihood_ratio_tests_have_the_interval_that_holds_at_every_look(rule: Any) -> None:
+    verdict = stopped(rule, signs(4, 0.4, 0.2, 200))
+    counts = {1.0: verdict.wins, 0.0: verdict.ties, -1.0: verdict.losses}
+    assert (verdict.low, verdict.high) == interval(counts, bets())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_old_experiment_keeps_its_numbers_and_its_digest(rule: Any) -> None:
+    old = stopped(rule, signs(5, 0.4, 0.2, 100), edition=1)
+    student = paired_interval([before for before, _ in old.scores], [after for _, after in old.scores])
+    assert (old.low, old.high) == (student.low, student.high)
+    assert (old.at_least, old.warning) == (None, "")
+    tasks = numbers(5)
+    plan = Experiment.plan("b2:a", "b2:b", tasks, ExactMatch(), models={}, design=Design())
+    assert plan.content()["edition"] == EDITION
+    assert "edition" not in replace(plan, edition=1).content()
+    assert Experiment.from_content(plan.content()) == plan
+
+
+def test_a_comparison_on_few_sources_warns_of_that() -> None:
+    shared = Dataset(tuple(replace(task, source=f"doc {n % 12}") for n, task in enumerate(numbers(60))))
+    read, alone = reading(shared), reading(numbers(12))
+    for _ in range(12):
+        read.read([cell(0.0)] * 5, [cell(0.0)] * 5)
+        alone.read([cell(0.0)], [cell(0.0)])
+    assert read.verdict().warning.startswith("too few sources: 12")
+    assert not alone.verdict().warning
+
+
+def test_a_comparison_of_tasks_that_seem_to_share_sources_says_so() -> None:
+    letters = [{"letter": f"A letter of some length, number {n % 8}", "question": n} for n in range(40)]
+    read = reading(Dataset(tuple(Task(f"t{n}", inputs, "x") for n, inputs in enumerate(letters))))
+    for _ in range(40):
+        read.read([cell(0.0)], [cell(0.0)])
+    assert read.verdict().warning.startswith("40 tasks have 8 different texts as letter")

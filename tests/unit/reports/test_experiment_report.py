@@ -22,8 +22,10 @@ from seedbed.experiments.slices import SliceTerms
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment.report import to_markdown
 from seedbed.reports.experiment.view import ExperimentView
+from seedbed.reports.numbers import plus
 from seedbed.runs.run import Run
-from seedbed.stats.effects import cohen_g, odds_ratio, risk_difference
+from seedbed.stats.effects import cohen_g, odds_ratio
+from seedbed.stats.scores import difference_interval
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import now, short
 
@@ -100,8 +102,8 @@ async def test_the_answer_comes_first_in_words_that_need_no_statistics() -> None
     account = ExperimentView.of(proof, tasks(), NAMES)
     assert account.sentence == (
         f"Yes: new is better than old. The candidate did better on {verdict.wins}, worse on {verdict.losses} and as "
-        f"well on {verdict.ties} of {verdict.tasks} tasks. A candidate that is not better would be called better in at "
-        "most 5 of 100 such comparisons."
+        f"well on {verdict.ties} of {verdict.tasks} tasks. It is better by at least {verdict.at_least:.3f}. A "
+        "candidate that is not better would be called better in at most 5 of 100 such comparisons."
     )
     lines = to_markdown(ExperimentView.of(proof, tasks(), NAMES)).splitlines()
     assert lines[0] == "# new against old"
@@ -180,9 +182,9 @@ async def test_figures_are_those_of_the_verdict() -> None:
         f"{verdict.control_mean:.3f}",
         f"{verdict.candidate_mean:.3f}",
     )
-    assert rows["difference as seen"] == f"+{verdict.difference:.3f} (+{verdict.low:.3f} to +{verdict.high:.3f})"
-    assert rows["difference, stop-adjusted"].startswith(f"+{verdict.estimate:.3f} (")
-    assert rows["difference, stop-adjusted"] != rows["difference as seen"]
+    assert rows["difference as seen"] == f"+{verdict.difference:.3f}"
+    adjusted = f"+{verdict.estimate:.3f} ({plus(verdict.low)} to {plus(verdict.high)})"
+    assert (rows["difference, stop-adjusted"], rows["at least"]) == (adjusted, plus(verdict.at_least))
     assert rows["better, same, worse"] == f"{verdict.wins}, {verdict.ties}, {verdict.losses}"
     ratio, share = odds_ratio(verdict.wins, verdict.losses), cohen_g(verdict.wins, verdict.losses)
     assert rows["matched odds ratio"].split()[0] == ("∞" if not verdict.losses else f"{ratio.mean:.3f}")
@@ -244,7 +246,7 @@ async def test_every_tag_has_the_paired_difference_of_its_tasks() -> None:
     for tag, interval in account.strata:
         read = zip(proof.experiment.order, proof.verdict.outcomes, strict=False)
         signs = [sign for name, sign in read if tag in by_id[name].tags]
-        assert interval == risk_difference(signs.count("+"), signs.count("-"), len(signs))
+        assert interval == difference_interval([{"+": 1.0, "=": 0.0, "-": -1.0}[sign] for sign in signs])
     assert [tag for tag, _ in account.strata] == ["even", "odd"]
 
 

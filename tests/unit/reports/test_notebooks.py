@@ -77,9 +77,9 @@ def test_a_run_shows_what_went_in_what_came_out_and_what_it_took() -> None:
 
 def test_a_scorecard_shows_each_metric_with_its_interval() -> None:
     text = shown(each := card())
-    assert "exact_match | 0.667 (0.208 to 0.939) | 3 | 1" in text
+    assert "exact_match | 0.667 (0.094 to 0.992) | 3 | 1" in text
     assert "length | 7.000 (7.000 to 7.000) | 4 | 0" in text
-    assert repr(each) == "<Scorecard aaaaaaaaaa exact_match 0.667 (0.208 to 0.939) on 3 tasks>"
+    assert repr(each) == "<Scorecard aaaaaaaaaa exact_match 0.667 (0.094 to 0.992) on 3 tasks>"
 
 
 async def test_a_verdict_shows_both_means_and_the_difference_with_its_interval() -> None:

@@ -13,7 +13,7 @@ def test_the_page_tells_what_matters() -> None:
     text = " ".join(Reader(to_html(ONE)).text)
     for told in (
         "0.667",
-        "95 % interval 0.208 to 0.939",
+        "95 % interval 0.094 to 0.992",
         "1 cell not scored",
         "tag a",
         "seedbed runs show baaaaaaaaa",

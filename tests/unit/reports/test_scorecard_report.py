@@ -11,7 +11,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.reports.scorecard import Report, to_csv, to_document, to_json, to_markdown
-from seedbed.stats.estimates import wilson
+from seedbed.stats.estimates import exact_rate
 
 A, B = (f"b2:{letter * 64}" for letter in "ab")
 HOSTILE = '=1+1|<script>alert("x")</script>\n# Heading **bold** [link](http://x) `code`'
@@ -35,7 +35,7 @@ TWO = Report({"plain": card(), "other": card(B)}, "b2:data")
 
 def test_the_document_tells_each_metric_each_part_and_the_worst() -> None:
     document = to_document(ONE)
-    interval = wilson(2, 3)
+    interval = exact_rate(2, 3)
     assert (document["mean"], document["low"], document["tasks"]) == (interval.mean, interval.low, 3)
     assert (document["unscored"], document["cost_usd"], document["worth_usd"]) == (1, 2.0, 2.0)
     assert document["metrics"]["length"]["mean"] == 7.0
@@ -77,9 +77,9 @@ def test_a_spreadsheet_takes_no_answer_for_a_formula() -> None:
 
 def test_markdown_shows_scores_parts_the_worst_and_what_was_not_scored() -> None:
     text = to_markdown(ONE)
-    assert "| plain | exact\\_match | 0.667 | 0.208 to 0.939 | 3 | 1 | 2.0000 | 2.00 | 2.00 | 2.00 |" in text
+    assert "| plain | exact\\_match | 0.667 | 0.094 to 0.992 | 3 | 1 | 2.0000 | 2.00 | 2.00 | 2.00 |" in text
     assert "## By tag" in text
-    assert "| yes | 0.500 (0.095 to 0.905) | 7.000 (7.000 to 7.000) | 2 |" in text
+    assert "| yes | 0.500 (0.013 to 0.987) | 7.000 (7.000 to 7.000) | 2 |" in text
     assert "| exact\\_match | hm | 1 |" in text
     assert "seedbed runs show baaaaaaaaa" in text
     assert "compare" not in text

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from seedbed.errors import SeedbedError
 from seedbed.stats.agreement import cohen, cohen_interval, confusion, fleiss, krippendorff, raw_agreement
@@ -196,3 +197,14 @@ def test_the_lower_end_is_rarely_above_the_truth_and_the_large_sample_one_often_
     assert above <= above_analytic
     if kappa > 0.9:
         assert above_analytic / times > 0.4
+
+
+@pytest.mark.parametrize("weights", [None, "linear", "quadratic"])
+def test_the_interval_of_perfect_agreement_holds_it_and_what_disagreement_may_be_unseen(weights: Any) -> None:
+    labels = [1, 2, 3, 4] * 5
+    found = cohen_interval(labels, labels, weights=weights)
+    unseen = 1 - stats.binomtest(20, 20).proportion_ci(method="exact").low
+    apart = np.abs(np.subtract.outer(range(4), range(4))) / 3
+    by_chance = {None: (apart > 0).mean(), "linear": apart.mean(), "quadratic": (apart**2).mean()}[weights]
+    assert (found.mean, found.high) == (1.0, 1.0)
+    assert found.low == pytest.approx(1 - unseen / by_chance)

@@ -17,7 +17,6 @@ from seedbed.stats.estimates import (
     mcnemar,
     mean_interval,
     paired_interval,
-    wilson,
 )
 
 
@@ -107,25 +106,8 @@ def test_clustered_intervals_cover_the_truth_where_plain_ones_do_not(clusters: i
     assert plain / 4_000 < 0.80
 
 
-@pytest.mark.parametrize("confidence", [0.8, 0.95])
-def test_wilson_is_the_reference_interval(confidence: float) -> None:
-    for n in (1, 2, 7, 100):
-        for successes in range(n + 1):
-            expected = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
-            interval = wilson(successes, n, confidence)
-            assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
-            assert interval.mean == successes / n
-
-
-def test_wilson_never_leaves_or_fills_the_unit_interval_by_rounding() -> None:
-    for n in range(1, 300):
-        none, every = wilson(0, n), wilson(n, n)
-        assert none.low == 0 < none.high < 1
-        assert 0 < every.low < every.high == 1
-
-
 def test_rate_of_nothing_may_be_anything() -> None:
-    interval = wilson(0, 0)
+    interval = exact_rate(0, 0)
     assert math.isnan(interval.mean)
     assert (interval.low, interval.high, interval.n) == (0.0, 1.0, 0)
 
@@ -187,9 +169,8 @@ def test_exact_rate_of_nothing_may_be_anything() -> None:
         (lambda: mean_interval([1.0, 2.0], ["a", None]), "clusters: found 1 ids"),
         (lambda: mean_interval([1.0], confidence=1.0), "confidence: found 1.0"),
         (lambda: paired_interval([1.0], [1.0, 2.0]), "b: found 2 values; expected 1"),
-        (lambda: wilson(3, 2), "successes: found 3; expected at most n, 2"),
-        (lambda: wilson(-1, 2), "successes: found -1"),
-        (lambda: wilson(1, 2, 0.0), "confidence: found 0.0"),
+        (lambda: exact_rate(-1, 2), "successes: found -1"),
+        (lambda: exact_rate(1, 2, 0.0), "confidence: found 0.0"),
         (lambda: exact_rate(3, 2), "successes: found 3; expected at most n, 2"),
         (lambda: mean_interval([[1.0], [2.0]]), "values: found 2 dimensions"),  # type: ignore[list-item]
         (lambda: mcnemar(1, -1), "losses: found -1"),

@@ -38,6 +38,7 @@ def card_view(card: Scorecard) -> RenderableType:
         if by.reasons:
             why = "; ".join(f"{clipped(reason, 160)} ({count})" for reason, count in [*by.reasons.items()][:3])
             pairs.append(("not scored", f"{len(by.unscored)}: {why}"))
+    pairs.append(("warning", line((card.warning, "yellow")) if card.warning else ""))
     known = f", {card.reused} known before" if card.reused else ""
     pairs.append(("tasks", f"{card.interval.n} scored{known}, {money(card.cost_usd)}"))
     pairs.append(("latency", _latency(card.latency_seconds)))
@@ -115,7 +116,8 @@ def side_by_side(report: Report) -> RenderableType:
             rows.append((name, metric, interval_text(by.interval), tasks, *spent))
             name, spent = "", ("", "")  # they are said once
     heads = ("playbook", "metric", "mean#", "scored#", "cost#", "p50#")
-    return Group(output.table(*heads, rows=rows), spent_line(report.cards.values()), line((NO_CLAIM, "dim")))
+    warnings = [line((warning, "yellow")) for warning in report.warnings]
+    return Group(output.table(*heads, rows=rows), *warnings, spent_line(report.cards.values()), line((NO_CLAIM, "dim")))
 
 
 def spent_line(cards: Collection[Scorecard]) -> RenderableType:

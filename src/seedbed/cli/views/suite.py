@@ -51,7 +51,7 @@ def _changed(change: SuiteChange | None) -> RenderableType:
     if change is None:
         return line(("first time", "dim"))
     interval = change.difference
-    if interval.n and interval.low == interval.high == 0:
+    if interval.n and interval.mean == 0:
         return line(("none", "dim"))
     text = f"{interval.mean:+.3f} on {interval.n}" if interval.n else "no task in common"
     return line((text, "bold red" if change.regressed else ""))

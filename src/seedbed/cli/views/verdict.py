@@ -42,11 +42,14 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
     guarantee = "holds however often you look" if verdict.guarantee.startswith("error rates") else verdict.guarantee
     p = "" if verdict.p is None else f"{verdict.p:.2g} (error rate {verdict.alpha:g}, {guarantee})"
     of = "" if verdict.live else f" of {verdict.at_most}"
-    adjusted = difference_text(verdict.estimate, verdict.estimate_low, verdict.estimate_high)
+    adjusted = _adjusted(verdict)
+    plain = difference_text(verdict.difference, verdict.low, verdict.high)
     pairs: list[tuple[str, RenderableType]] = [
         (verdict.metric, f"{verdict.control_mean:.3f} → {verdict.candidate_mean:.3f}"),
-        ("difference", difference_text(verdict.difference, verdict.low, verdict.high)),
-        ("stop-adjusted", adjusted if verdict.live or verdict.tasks < verdict.at_most else ""),
+        ("difference", f"{verdict.difference:+.3f}" if adjusted else plain),
+        ("stop-adjusted", adjusted),
+        ("at least", _at_least(verdict)),
+        ("warning", line((verdict.warning, "yellow")) if verdict.warning else ""),
         ("pairs" if verdict.live else "tasks", f"{verdict.tasks}{of}: {_outcomes(verdict)}"),
         ("in order", outcomes_view(verdict.outcomes)),
         ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
@@ -78,6 +81,25 @@ def slices_view(slices: Slices) -> RenderableType:
     style = "bold red" if worse else "bold yellow" if slices.open else "bold green"
     run = f", after {slices.tasks:,} tasks in all and {money(slices.cost_usd)} more"
     return Group(line((answer, style), run), output.listing(columns, slices.tags))
+
+
+def _adjusted(verdict: Verdict) -> str:
+    """The difference, candidate minus control, after an early stop."""
+    if not verdict.live and verdict.tasks == verdict.at_most:
+        return ""
+    mean, low, high = verdict.estimate, verdict.estimate_low, verdict.estimate_high
+    if verdict.better == "lower" and mean is not None:
+        mean, low, high = -mean, high and -high, low and -low
+    return difference_text(mean, low, high)
+
+
+def _at_least(verdict: Verdict) -> str:
+    """By how much a superior candidate is better at least."""
+    if verdict.at_least is None:
+        return ""
+    both = verdict.low is not None and verdict.high is not None and verdict.low <= 0 <= verdict.high
+    note = "; the interval holds 0 because it guards both ends" if both else ""
+    return f"{verdict.at_least:+.3f} better (error rate {verdict.alpha:g}{note})"
 
 
 def _missing(verdict: Verdict) -> str:

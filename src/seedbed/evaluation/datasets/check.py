@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
-from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.identity import Near, leaks, near, task_key
 from seedbed.storage.store import Digest, Json, canonical
 
@@ -61,13 +61,26 @@ def check_dataset(tasks: Dataset, cleared: Collection[Digest] = ()) -> DatasetCh
         units=len(by_key),
         duplicates=tuple(tuple(ids) for ids in by_key.values() if len(ids) > 1),
         near=tuple(near(tasks.tasks)),
-        fields=tuple(_fields(tasks)),
+        fields=tuple(_fields(tasks.tasks)),
         leaks=tuple(_leaks(tasks, cleared)),
         unanswered=tuple(task.id for task in tasks if answered and task.expected is None),
     )
 
 
-def _fields(tasks: Dataset) -> Sequence[RepeatedField]:
+def shared_source(tasks: Sequence[Task]) -> str:
+    """That tasks seem to share sources which they do not name, if so: they count as independent then."""
+    distinct = len({canonical(dict(task.inputs)) for task in tasks})
+    if 1 < distinct <= REPEATED * len(tasks) and not any(task.source for task in tasks):
+        return f"{len(tasks)} tasks ask {distinct} different things: set their source, or the interval is too narrow"
+    for each in _fields(tasks):
+        return (
+            f"{each.rows} tasks have {each.distinct} different texts as {each.field}: if tasks with the same one are "
+            "alike, set it as their source, or the interval is too narrow"
+        )
+    return ""
+
+
+def _fields(tasks: Sequence[Task]) -> Sequence[RepeatedField]:
     if any(task.source for task in tasks):
         return []
     names = dict.fromkeys(name for task in tasks for name in task.inputs)

@@ -10,7 +10,7 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.judges.judge import Judge, JudgedText, JudgeQuestion
 from seedbed.runs.run import Run
 from seedbed.stage.dialogue.dialogue import text_of
-from seedbed.stats.estimates import Interval, mcnemar, wilson
+from seedbed.stats.estimates import Interval, exact_rate, mcnemar
 
 Preferred = Literal["first", "second", "tie"]
 
@@ -98,5 +98,5 @@ def position_bias(preferences: Sequence[Preference]) -> PositionBias:
     place = {"first": -1, "tie": 0, "second": 1}
     leanings = [sum(place[each] for each in pair.preferred) for pair in preferences if len(pair.preferred) == 2]
     to_first, to_second = sum(each < 0 for each in leanings), sum(each > 0 for each in leanings)
-    consistent = wilson(len(leanings) - to_first - to_second, len(leanings))
+    consistent = exact_rate(len(leanings) - to_first - to_second, len(leanings))
     return PositionBias(consistent, to_first, to_second, mcnemar(to_first, to_second))

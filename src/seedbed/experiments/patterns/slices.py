@@ -74,7 +74,8 @@ class Half:
         return Figures(within, without, tasks=len(np.unique(self.task[inside])), of=len(self.of_task))
 
     def interval(self, inside: Bools) -> tuple[float, float]:
-        """The interval of the effect, with units as clusters. Infinite where a side is too small."""
+        """The interval of the effect, with units as clusters, inside what effects can be. Infinite where a side is too
+        small."""
         at, variance, fewest = 0.0, 0.0, len(self.scored)
         for side, sign in ((inside, 1), (~inside, -1)):
             units = np.unique(self.unit[side])
@@ -88,7 +89,8 @@ class Half:
             variance += len(units) / (len(units) - 1) * float((sums**2).sum())
             at, fewest = at + sign * middle, min(fewest, len(units))
         reach = float(scipy.special.stdtrit(fewest - 1, 0.975)) * math.sqrt(variance)
-        return at - reach, at + reach
+        most = 1.0 if 0 <= self.scores.min() <= self.scores.max() <= 1 else math.inf
+        return max(at - reach, -most), min(at + reach, most)
 
     def by_task(self, values: Floats) -> Floats:
         return np.asarray(np.bincount(self.task, values * self.weights), np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Task
@@ -15,7 +15,8 @@ from seedbed.experiments.replay.coverage import ReplayedRuns
 from seedbed.experiments.replay.fidelity import adjust_with_live
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.arrays import Direction
-from seedbed.stats.estimates import Interval, mean_interval
+from seedbed.stats.estimates import Interval
+from seedbed.stats.scores import difference_interval
 from seedbed.storage.store import Digest, Json
 
 
@@ -88,15 +89,15 @@ async def estimate_difference(
     replayed = [await _scores(arm, units, metric, replays.context) for arm in arms]
     lived = [await _scores(arm, some, metric, context) for arm in arms]
     cheap, true = _differences(*replayed), _differences(*lived)
-    adjusted = adjust_with_live(cheap, true)
+    adjusted, alone = adjust_with_live(cheap, true), difference_interval(list(true.values()))
     return Estimate(
         control=control.digest,
         candidate=candidate.digest,
         metric=metric.name,
         better=better(metric),
-        difference=_spread(adjusted.interval),
-        replays_alone=_spread(mean_interval(list(cheap.values()))),
-        live_alone=_spread(mean_interval(list(true.values()))),
+        difference=adjusted.interval.within(-1.0, 1.0) if adjusted.weight else alone,
+        replays_alone=difference_interval(list(cheap.values())),
+        live_alone=alone,
         replayed=len(units),
         live=len(some),
         weight=adjusted.weight,
@@ -135,8 +136,3 @@ async def _scores(playbook: Playbook, units: Sequence[Unit], metric: Metric, con
 
 def _differences(control: _Scored, candidate: _Scored) -> dict[str, float]:
     return {name: candidate.means[name] - score for name, score in control.means.items()}
-
-
-def _spread(interval: Interval) -> Interval:
-    """The interval; infinite where the differences show no spread, which does not prove there is none."""
-    return interval if interval.low < interval.high else replace(interval, low=-math.inf, high=math.inf)

@@ -15,13 +15,14 @@ from typing import Literal, TypeAlias
 
 from seedbed.errors import DocumentError, NotFound, Problem, SeedbedError, shown
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.intervals import mean_score, score_range
 from seedbed.evaluation.metrics.metric import ExactMatch, FunctionMetric, Metric, better, blind
 from seedbed.experiments.patterns.traits import ScoredRun, gather_runs
 from seedbed.experiments.screening.policies import DecisionPolicy, NoChances, Situation, check_chances
 from seedbed.runs.history import recall
 from seedbed.runs.run import Decision, Run
 from seedbed.stats.arrays import Direction
-from seedbed.stats.estimates import Interval, mean_interval
+from seedbed.stats.estimates import Interval
 from seedbed.stats.offpolicy import (
     ESTIMATORS,
     REMEDY,
@@ -228,7 +229,8 @@ def screen_policy(log: DecisionLog, policy: DecisionPolicy) -> Screening:
     single = all(len(made) == 1 for _, made in log.runs)
     made = _single(log, chances) if single else _several(log, chances)
     weights = screen(made)
-    logged = mean_interval(made.rewards.tolist(), made.clusters)
+    ends = score_range(log.metric, made.rewards.tolist())
+    logged = mean_score(log.metric, made.rewards.tolist(), made.clusters)
     unknown = sorted({action for each in chances for row in each for action in row if row[action] > 0} - {*log.options})
     refusals, notices = list(weights.refusals()), _notices(log)
     if unknown:
@@ -243,7 +245,7 @@ def screen_policy(log: DecisionLog, policy: DecisionPolicy) -> Screening:
     finding: ScreeningFinding = "refused"
     if not refusals:
         names = ["sndr", *(name for name in ESTIMATORS if name != "sndr")] if single else ["snips", "ips", "clipped"]
-        estimates = {name: ESTIMATORS[name](made) for name in names}
+        estimates = {name: ESTIMATORS[name](made).within(*ends) for name in names}
         finding = _finding(estimates[names[0]], logged, log.better)
     return Screening(log, weights, logged, finding, estimates, tuple(refusals), tuple(notices))
 

@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from seedbed.stats.bandits import LoggedChoice, blind_worth, gain_over_uniform
-from seedbed.stats.estimates import Interval, mean_interval, wilson
+from seedbed.stats.estimates import Interval, mean_interval
+from seedbed.stats.scores import score_interval
 
 ENOUGH = 50
 """How many random choices, or choices of the same information, it takes to say whether routing helps."""
@@ -64,13 +65,13 @@ def table(outcomes: Iterable[Mapping[str, Any]], decisions: Iterable[Mapping[str
     for task, model in sorted(seen.keys() | chosen.keys()):
         own = seen.get((task, model), [])
         scores = [each["score"] for each in own]
-        passes = all(score in (0, 1) for score in scores)
+        bounded = all(0 <= score <= 1 for score in scores)
         rows.append(
             {
                 "task_type": task,
                 "model": model,
                 "n": len(own),
-                "score": _to_json(wilson(round(sum(scores)), len(scores)) if passes else mean_interval(scores)),
+                "score": _to_json(score_interval(scores) if bounded else mean_interval(scores)),
                 "cost_usd": _mean(each.get("cost_usd") for each in own),
                 "latency_seconds": _mean(each.get("latency_seconds") for each in own),
                 "share": chosen[task, model] / per_task[task] if per_task[task] else None,

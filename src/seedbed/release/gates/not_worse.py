@@ -10,6 +10,7 @@ from typing import TypeAlias
 from seedbed.errors import NotFound, SettingsError, shown
 from seedbed.evaluation.cells import Naming, TaskTexts
 from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.intervals import mean_gain
 from seedbed.evaluation.metrics.metric import better
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.experiment import Experiment
@@ -18,11 +19,8 @@ from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.slices import Slices, SliceTerms
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict, compare_command
 from seedbed.stats.arrays import Direction
-from seedbed.stats.estimates import Interval, exact_rate, paired_interval
+from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.storage.store import Digest, Json, Query, Store, digest, in_brief, short
-
-MEASURED = frozenset({"cost_usd", "latency_seconds", "tokens", "turns", "length"})
-"""Metrics without a largest value. By any other, one more failure may be a whole point worse."""
 
 TaskScores: TypeAlias = Mapping[tuple[str, int], float]
 """The score of each task and replicate."""
@@ -167,14 +165,13 @@ def _loss(metric: str, before: TaskScores, after: TaskScores, tasks: Dataset, co
     names, sources = [task.id for task in tasks], [task.source or task.id for task in tasks]
     olds, news = [old[name] for name in names], [new[name] for name in names]
     lower = _direction(metric) == "lower"
-    loss = paired_interval(*((olds, news) if lower else (news, olds)), sources, confidence)
+    loss = mean_gain(metric, *((olds, news) if lower else (news, olds)), sources, confidence)
     if loss.low < loss.high:
         return loss
     # No spread in the sample is no proof that there is none: tasks outside it may lose everything.
     values = {*olds, *news}
-    scale = 1.0 if metric not in MEASURED and values <= {0.0, 1.0} else max(values) - min(values)
     unseen = exact_rate(0, len({*sources}), confidence).high
-    return Interval(loss.mean, loss.mean, loss.mean + scale * unseen, confidence, loss.n)
+    return Interval(loss.mean, loss.mean, loss.mean + (max(values) - min(values)) * unseen, confidence, loss.n)
 
 
 def _by_task(arm: TaskScores) -> dict[str, float]:

@@ -14,7 +14,7 @@ from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, markdown, page
 from seedbed.reports.experiment.view import NO_TASKS, ExperimentView, NamePair
 from seedbed.reports.figure import Figure
-from seedbed.reports.numbers import difference_texts, number
+from seedbed.reports.numbers import difference_texts, number, plus
 from seedbed.reports.page import Badge, PagePart, PageTable, Prose, ReportPage, Tile, Verbatim, picture, section
 from seedbed.reports.plots import Axes, Point, Series, chart, forest, strip
 from seedbed.stats.estimates import Interval
@@ -114,12 +114,14 @@ def _tiles(view: ExperimentView) -> list[Tile]:
     if not verdict.tasks:
         return []
     means = f"{number(verdict.control_mean)} → {number(verdict.candidate_mean)}"
-    tiles = [
-        Tile(verdict.metric, means, f"{verdict.better} is better"),
-        _difference_tile("difference as seen", view.plain),
-    ]
-    if view.adjusted is not None:
+    tiles = [Tile(verdict.metric, means, f"{verdict.better} is better")]
+    if view.adjusted is None:
+        tiles.append(_difference_tile("difference as seen", view.plain))
+    else:
+        tiles.append(Tile("difference as seen", difference_texts(view.plain)[0], "the plain mean"))
         tiles.append(_difference_tile("stop-adjusted", view.adjusted))
+    if verdict.at_least is not None:
+        tiles.append(Tile("at least", plus(verdict.at_least), f"better, error rate {verdict.alpha:g}"))
     paid = "from live traffic" if verdict.live else f"of at most {verdict.at_most:,}, for ${verdict.cost_usd:.4f}"
     return [*tiles, Tile(f"{view.things} read", f"{verdict.tasks:,}", paid)]
 

@@ -13,10 +13,11 @@ from seedbed.experiments.experiment import Unit
 from seedbed.experiments.proof.certificate import CLAIMS, Certificate
 from seedbed.experiments.verdict import Verdict, in_words
 from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened, split_text
-from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio, risk_difference
-from seedbed.stats.estimates import Interval, mean_interval, paired_interval
+from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio
+from seedbed.stats.estimates import Interval
+from seedbed.stats.scores import difference_interval
 from seedbed.stats.sequential import RULES
-from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.betting import Betting, bets, interval
 from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Json, canonical, short
@@ -116,7 +117,9 @@ class ExperimentView:
             f"The candidate did better on {verdict.wins:,}, worse on {verdict.losses:,} and as well on "
             f"{verdict.ties:,} of {verdict.tasks:,} {self.things}."
         )
-        return " ".join(filter(None, (answer, counts, self._error_rate)))
+        bound = "" if verdict.at_least is None else f"It is better by at least {number(verdict.at_least)}."
+        warning = f"{verdict.warning[:1].upper()}{verdict.warning[1:]}." if verdict.warning else ""
+        return " ".join(filter(None, (answer, counts, bound, self._error_rate, warning)))
 
     @property
     def _error_rate(self) -> str:
@@ -209,11 +212,11 @@ class ExperimentView:
         verdict, (control, candidate) = self.verdict, self.names
         yield f"{verdict.metric} of {control}", number(verdict.control_mean), f"{verdict.better} is better"
         yield f"{verdict.metric} of {candidate}", number(verdict.candidate_mean), f"{verdict.better} is better"
-        fixed = "the plain mean, with the interval of a fixed number of tasks"
-        yield "difference as seen", _one_text(self.plain), fixed
         if self.adjusted is None:
+            yield "difference as seen", _one_text(self.plain), "the plain mean"
             yield "difference, stop-adjusted", "–", "this rule has none"
             return
+        yield "difference as seen", plus(verdict.difference), "the plain mean"
         if verdict.rule == Betting.name:
             why = "the same mean, with an interval that holds at every look, so it is wider"
         else:
@@ -224,6 +227,9 @@ class ExperimentView:
         if verdict.finding in ("superior", "inferior") and self.adjusted.low <= 0 <= self.adjusted.high:
             why += "; it may include 0 after an answer, because it guards both ends at once and the rule one"
         yield "difference, stop-adjusted", _one_text(self.adjusted), why
+        if verdict.at_least is not None:
+            why = "the candidate is better by this at least, with the error rate of the test; above 0 as it is superior"
+            yield "at least", plus(verdict.at_least), why
 
     def _tests(self) -> Iterator[TableRow]:
         verdict = self.verdict
@@ -345,11 +351,11 @@ class ExperimentView:
     def strata(self) -> list[tuple[str, Interval]]:
         """The difference, candidate minus control, on the tasks of each tag, the worst first: as it was found out after
         the verdict, or else on the tasks that it read."""
-        places: dict[str, list[tuple[float, float]]] = {}
-        for unit, scores in zip(self.units, self.verdict.scores, strict=False):
+        places: dict[str, list[float]] = {}
+        for unit, (before, after) in zip(self.units, self.verdict.scores, strict=False):
             for tag in {tag for task in unit for tag in task.tags}:
-                places.setdefault(tag, []).append(scores)
-        by_tag = {tag: _difference(scores) for tag, scores in sorted(places.items())}
+                places.setdefault(tag, []).append(after - before)
+        by_tag = {tag: difference_interval(differences) for tag, differences in sorted(places.items())}
         for each in self.verdict.slices.tags if self.verdict.slices else ():
             by_tag[each.tag] = _known(each.difference, each.low, each.high, each.tasks)
         sign = 1.0 if self.verdict.better == "higher" else -1.0
@@ -373,15 +379,6 @@ def _percent(bound: float | None) -> str:
     return "–" if bound is None else f"{100 * bound:+.1f}"
 
 
-def _difference(scores: Sequence[tuple[float, float]]) -> Interval:
-    """By how much the second scores exceed the first, with an interval that holds for few tasks where there is one."""
-    before, after = ([pair[arm] for pair in scores] for arm in (0, 1))
-    if {*before, *after} <= {0.0, 1.0}:
-        return risk_difference(scores.count((0.0, 1.0)), scores.count((1.0, 0.0)), len(scores))
-    plain = paired_interval(before, after)
-    return plain if plain.low < plain.high else _known(plain.mean, None, None, plain.n)
-
-
 def _inputs(task: Task) -> str:
     texts = (f"{name}: {value if isinstance(value, str) else canonical(value)}" for name, value in task.inputs.items())
     return ", ".join(texts)
@@ -389,10 +386,9 @@ def _inputs(task: Task) -> str:
 
 def status_line(answer: Answer, total: int, alpha: float) -> str:
     """A comparison so far in one line."""
-    delta = mean_interval([1.0] * answer.wins + [0.0] * answer.ties + [-1.0] * answer.losses)
-    low, high = (100 * min(max(bound, -1.0), 1.0) for bound in (delta.low, delta.high))
+    low, high = interval({1.0: answer.wins, 0.0: answer.ties, -1.0: answer.losses}, bets())
     return (
         f"tasks {answer.n}/{total} | W {answer.wins} T {answer.ties} L {answer.losses} | "
         f"ends at {'–' if answer.boundary is None else answer.boundary} | spent {answer.spent:.3f}/{alpha:g} | "
-        f"delta {100 * delta.mean:+.1f} [{low:+.1f},{high:+.1f}]"
+        f"delta {100 * (answer.wins - answer.losses) / max(answer.n, 1):+.1f} [{_percent(low)},{_percent(high)}]"
     )

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.arrays import Bools, Floats, Integers
+from seedbed.stats.arrays import Bools, Floats, Integers, first_enough
 from seedbed.stats.sequential.rule import (
     Answer,
     Conclusion,
@@ -247,6 +247,18 @@ class Betting(StoppingRule):
         It holds if each task's expected difference is the same, whatever came before it, as for tasks in random order.
         """
         return interval(Counter(self._taken), self._stakes, confidence)
+
+    def at_least(self) -> float:
+        """By how much the candidate is better at least, if it is superior: the largest mean that a bet on more than it
+        would have refuted, with the error rate of the test."""
+        values, counts = np.array(sorted(Counter(self._taken).items()), dtype=float).T
+        sought = next(claim for claim in self._claims if claim.verdict == "superior")
+
+        def possible(mean: float) -> bool:
+            grown = counts @ Bet(mean, "above", self._stakes.shares).growth(values)
+            return bool(evidence(self._stakes.start + grown) < sought.enough)
+
+        return first_enough(possible, sought.bets[0][1], 1.0)
 
     def ends(self, differences: Floats) -> Ends:
         rows, tasks = differences.shape

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from bisect import bisect_left
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from seedbed.errors import SeedbedError, shown
-from seedbed.stats.arrays import Bools, Floats, Integers
+from seedbed.stats.arrays import Bools, Floats, Integers, first_enough
 from seedbed.stats.sequential.rule import (
     SIGNS,
     Answer,
@@ -217,6 +218,16 @@ class Gsprt(_RatioTest):
     def _ratio(self, counts: Floats) -> Floats:
         return log_likelihood_ratio(counts, self.d0, self.d0 + self.effect)
 
+    def at_least(self) -> float:
+        """By how much the candidate is better at least, if it is superior: the largest `d0` with which the same
+        differences would still have ended the test superior."""
+        enough = self.answer.high or 0.0
+
+        def possible(d0: float) -> bool:
+            return bool(log_likelihood_ratio(self._counts, d0, d0 + self.effect) < enough)
+
+        return first_enough(possible, self.d0, 1 - self.effect)
+
 
 class Sprt(_RatioTest):
     """Wald's sequential probability ratio test of the tasks that differ, for scores that are 0 or 1.
@@ -247,3 +258,31 @@ class Sprt(_RatioTest):
     def _ratio(self, counts: Floats) -> Floats:
         logs: Floats = counts @ self._worth
         return logs
+
+    def wins_to_end(self, differed: int) -> tuple[int | None, int | None]:
+        """Of tasks that differ, the fewest wins with which the test ends superior, and the most with which it ends
+        futile; None where no number does."""
+        low, high = self._bounds
+
+        def ratio(wins: int) -> float:
+            return float(self._ratio(np.array([differed - wins, 0.0, wins])))
+
+        wins = range(differed + 1)
+        superior, going_on = (
+            bisect_left(wins, 1, key=way)
+            for way in (lambda won: int(ratio(won) >= high), lambda won: int(ratio(won) > low))
+        )
+        return superior if superior <= differed else None, going_on - 1 if going_on else None
+
+    def at_least(self) -> float:
+        """By how much the candidate is better at least, if it is superior.
+
+        The largest share of wins among tasks that differ against which the same wins and losses, weighed with the odds
+        of the test, would still have ended it superior; times the share of tasks that did differ, whatever was
+        registered.
+        """
+        lost, tied, won = self._counts.tolist()
+        odds = float(self._worth[2] - self._worth[0])
+        differed = lost + won
+        share = math.expm1((won * odds - self._bounds[1]) / differed) / math.expm1(odds)
+        return (2 * min(share, 1.0) - 1) * differed / (differed + tied)
