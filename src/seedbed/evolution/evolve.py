@@ -6,7 +6,8 @@ depend on earlier draws. So it reaches the same point without paying twice, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,8 +15,9 @@ from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
-from seedbed.evolution.confirmation import Confirmation, best_of_n, confirm, optimism
+from seedbed.evolution.confirmation import CHOOSING, Confirmation, best_of_n, confirm, optimism, units_tried
 from seedbed.evolution.evaluators import Evaluator, PlaybookTasks, new_fact
+from seedbed.evolution.learning.effects import estimated_best
 from seedbed.evolution.learning.surrogate_filter import SurrogateFilter
 from seedbed.evolution.payments import Payments
 from seedbed.evolution.plan import Plan
@@ -57,6 +59,9 @@ async def evolve(
     on_event: OnProgress | None = None,
 ) -> Evolution:
     """Search for a better playbook. Every candidate is stored with its parents; the result is the best, or the start.
+
+    `Evolution.is_confirmed` says whether to believe that it is better: it was chosen on at least 20 tasks, and its
+    gain on others is more than chance.
 
     No run starts that the budget does not allow: runs are reserved durably before the first of them. Runs for the
     confirmation are set aside from the beginning. Raises BudgetSpent if that leaves nothing for the search,
@@ -114,21 +119,40 @@ class _SearchLoop:
             optimism(self.pool, self.search.chance("optimism")),
             confirmed,
             tuple(self.skips),
+            units_tried(self.pool, best, plan.select),
         )
         self._record(evolution)
         return evolution
 
     async def _finish(self, confirming: int) -> int:
-        """The best candidate, after the final rounds."""
+        """The best candidate, after the final rounds. One that was tried on few tasks never wins over those that were
+        tried on enough."""
         self.payments.reserved = confirming
         try:
+            await self._rounds(self._decisive())
             await self._rounds(self.plan.allocation.finals(self.pool))
+            await self._rounds(self._decisive())
         except QuotaSpent:
             raise
         except BudgetSpent:
             pass
         self.payments.reserved = 0
-        return self._best()
+        best = self._best()
+        if best and not self._tried_enough(best):
+            enough = [place for place in range(1, len(self.pool)) if self._tried_enough(place)]
+            return estimated_best(self.pool, enough) if enough else best
+        return best
+
+    def _decisive(self) -> Iterator[Wanted]:
+        """Rounds for whoever is the best, until that is one that was tried on enough tasks."""
+        while (best := self._best()) and not self._tried_enough(best):
+            scores = zip(self.pool.select, self.pool.row(best).tolist(), strict=True)
+            if not (untried := [(task, 0) for task, score in scores if math.isnan(score)]):
+                return
+            yield [(best, untried[: CHOOSING - units_tried(self.pool, best, self.plan.select)])]
+
+    def _tried_enough(self, place: int) -> bool:
+        return units_tried(self.pool, place, self.plan.select) >= CHOOSING
 
     # Before the first run
 
@@ -267,14 +291,15 @@ class _SearchLoop:
         best = self._best()
         standing, named = self.pool.standing(best), self.pool.playbooks[best].digest
         offered = tuple(offer.playbook.digest for offer in offers)
-        step = SearchStep(len(self.steps), offered, runs, named, standing.mean, standing.deviation)
+        score = self.pool.clip(standing.mean)
+        step = SearchStep(len(self.steps), offered, runs, named, score, standing.deviation)
         self.steps.append(step)
         body: Json = {"step": step.number, "offered": list(offered), "best": named, **self.account.spent}
         body |= {"deviation": standing.deviation, "arms": [offer.arm for offer in offers]}
         if self.surrogate_filter:
             skipped = {skip.subject for skip in self.skips}
             body["skipped"] = [each for each in offered if each in skipped]
-        self.evaluator.store.append([self.payments.fact("step", step.number, body, standing.mean)])
+        self.evaluator.store.append([self.payments.fact("step", step.number, body, score)])
         self._report(0)
 
     def _best(self) -> int:
@@ -318,7 +343,7 @@ class _SearchLoop:
         return confirm(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, sign)
 
     def _record(self, evolution: Evolution) -> None:
-        standing = self.pool.standing(self.pool.place(evolution.best))
+        score = self.pool.clip(self.pool.standing(self.pool.place(evolution.best)).mean)
         body: Json = {
             "start": evolution.start,
             "best": evolution.best,
@@ -331,5 +356,5 @@ class _SearchLoop:
             **evolution.spent,
         }
         self.evaluator.store.append(
-            [new_fact(self.evaluator, "evolution", evolution.search, evolution.best, body, standing.mean)]
+            [new_fact(self.evaluator, "evolution", evolution.search, evolution.best, body, score)]
         )

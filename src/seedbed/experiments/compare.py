@@ -140,7 +140,7 @@ async def run_experiment(
     Raises BudgetSpent when the ledger is empty; the comparison goes on when it is run again with more.
     """
     tasks, replay = (on.tasks, on.facts) if isinstance(on, ReplayedRuns) else (on, None)
-    context = on.context if isinstance(on, ReplayedRuns) else context
+    context = replace(on.context if isinstance(on, ReplayedRuns) else context, tries=TRIES)
     plan, tasks, why = _Registration(control, candidate, tasks, metric, context, options).register(replay is not None)
     with suppress(NotFound):
         return Verdict.recall(context.store, plan.digest)
@@ -312,10 +312,7 @@ async def _payer(
         (key,) = naming(*item).cells
         if key in failed:
             return failed[key]
-        for _ in range(TRIES):
-            (cell,) = await cells(item)
-            if cell.fault != "infrastructure" or context.ledger.is_short:
-                break
+        (cell,) = await cells(item)
         return cell if context.ledger.is_short else await _settle(cell, failed, context)
 
     return pay

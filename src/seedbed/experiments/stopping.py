@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import islice
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import TaskReplicate
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.experiment import Experiment, expect_score
 from seedbed.experiments.verdict import Finding, Verdict
-from seedbed.stats.estimates import Interval, after_ratio_test, after_stopping, paired_interval
+from seedbed.stats.estimates import Interval, after_ratio_test, after_stopping, fisher, paired_interval
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar, Futility
 from seedbed.stats.sequential.gsprt import Gsprt, Sprt
@@ -59,19 +60,20 @@ class SequentialTest:
         for arm, cells in zip(self._arms.values(), (control, candidate), strict=True):
             arm.extend(cells)
         self._scores.append((before, after))
-        # Equal means may differ by rounding.
-        gain = after - before if self.plan.better == "higher" else before - after
-        self._gains.append(0.0 if math.isclose(before, after, abs_tol=1e-12) else gain)
+        self._gains.append(self._gain(before, after))
         self.answers.append(self.rule.update(self._gains[-1], len(self._gains)))
         return self.answers[-1]
 
     def _mean(self, cells: Sequence[Cell], missing: float) -> float:
         """The mean score of an arm. What is missing counts against the candidate: as the control's success, or as the
         candidate's failure. So losing answers never helps it."""
-        worst = self.plan.failure_counts_as
-        return statistics.fmean(
-            cell.value if cell.value is not None else missing if self._is_missing(cell) else worst for cell in cells
-        )
+        return statistics.fmean(self._score(cell, missing) for cell in cells)
+
+    def _score(self, cell: Cell, missing: float) -> float:
+        """The score of a cell as it counts; without one, what is `missing` or the agent's failure counts as."""
+        if cell.value is not None:
+            return cell.value
+        return missing if self._is_missing(cell) else self.plan.failure_counts_as
 
     def _is_missing(self, cell: Cell) -> bool:
         return cell.value is None and cell.fault in ("infrastructure", "metric")
@@ -129,6 +131,7 @@ class SequentialTest:
             judges=judges or {},
             replay=replay or {},
             observed=self._observed(),
+            missing=self._lost(),
             mode=self.plan.mode,
             attempt=self.plan.attempt,
             spent=answer.spent if isinstance(self.rule, ExactMcNemar) else None,
@@ -140,6 +143,49 @@ class SequentialTest:
             return None
         control, candidate = ([cell.value for cell in arm if cell.value is not None] for arm in self._arms.values())
         return statistics.fmean(control or [0.0]), statistics.fmean(candidate or [0.0])
+
+    def _lost(self) -> Json:
+        """What is missing on each side, whether that is more than chance, and how much of it may go against the
+        candidate."""
+        control, candidate = (sum(map(self._is_missing, arm)) for arm in self._arms.values())
+        if not control + candidate:
+            return {}
+        runs = [len(arm) for arm in self._arms.values()]
+        p = fisher(control, runs[0], candidate, runs[1])
+        return {"control": control, "candidate": candidate, "p": p, "tipping": self._tipping(control + candidate)}
+
+    def _tipping(self, missing: int) -> int | None:
+        """The most missing answers that may go against the candidate while it is superior, if the others go for it."""
+        if self.rule.answer.verdict == "superior":
+            return missing
+        low, high = -1, missing  # with all against it, it is not superior
+        while low + 1 < high:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._is_superior(against=middle) else (low, middle)
+        return low if low >= 0 else None
+
+    def _is_superior(self, against: int) -> bool:
+        """Whether the candidate would be superior if so many missing answers went against it, the first ones, and the
+        others for it."""
+        rule, worst, seen = self.plan.start(), self.plan.failure_counts_as, 0
+        arms = [iter(arm) for arm in self._arms.values()]
+        for number, unit in enumerate(self.units[: len(self.answers)], 1):
+            means = []
+            for arm, bad in zip(arms, (1 - worst, worst), strict=True):
+                scores = []
+                for cell in islice(arm, len(unit) * self.plan.replicates):
+                    seen += self._is_missing(cell)
+                    scores.append(self._score(cell, bad if seen <= against else 1 - bad))
+                means.append(statistics.fmean(scores))
+            answer = rule.update(self._gain(*means), number)
+            if answer.verdict != "continue":
+                return answer.verdict == "superior"
+        return False
+
+    def _gain(self, before: float, after: float) -> float:
+        """By how much the candidate did better; equal means may differ by rounding."""
+        gain = after - before if self.plan.better == "higher" else before - after
+        return 0.0 if math.isclose(before, after, abs_tol=1e-12) else gain
 
     def _adjusted(self) -> Interval | None:
         """The difference, corrected for the early stop."""

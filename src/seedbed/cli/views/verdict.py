@@ -14,7 +14,7 @@ from seedbed.cli.output import line, money
 from seedbed.experiments.forecast import Forecast
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
-from seedbed.experiments.verdict import Ranking, Verdict, in_words
+from seedbed.experiments.verdict import Ranking, Verdict, in_words, missing_in_words
 from seedbed.release.live_comparison import LiveComparison
 from seedbed.reports.experiment.view import NamePair
 from seedbed.reports.numbers import counted
@@ -46,7 +46,7 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
         ("pairs" if verdict.live else "tasks", f"{verdict.tasks}{of}: {_outcomes(verdict)}"),
         ("in order", outcomes_view(verdict.outcomes)),
         ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
-        ("missing", _missing(verdict)),
+        ("missing", missing_in_words(verdict)),
         ("p", p),
         ("rule", verdict.rule),
         ("evidence", _mode(verdict)),
@@ -54,15 +54,6 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
     ]
     heading = line((verdict.finding, FINDINGS[verdict.finding]), f": {in_words(verdict, rule, names)}")
     return Group(heading, output.facts(pairs))
-
-
-def _missing(verdict: Verdict) -> str:
-    """What is missing, and the means of what is not."""
-    if verdict.observed is None:
-        return ""
-    control, candidate = verdict.observed
-    missing = f"{counted(len(verdict.unscored), 'score')}, counted against the candidate"
-    return f"{missing}; of the others {control:.3f} → {candidate:.3f}"
 
 
 def _mode(verdict: Verdict) -> str:
