@@ -120,10 +120,10 @@ def confirm(
     return whole.within(0.0, 1.0) if shares else whole
 
 
-def units_tried(pool: Pool, place: int, select: Dataset) -> int:
-    """On how many units a playbook was tried, of those that decide."""
-    known = {task for task, score in zip(pool.select, pool.row(place).tolist(), strict=True) if not math.isnan(score)}
-    return len({unit_of(task) for task in select if task.id in known})
+def units_tried(pool: Pool, place: int, units: Mapping[str, str]) -> int:
+    """On how many units a playbook was tried, of those that decide; `units` has the unit of each task."""
+    scores = zip(pool.select, pool.row(place).tolist(), strict=True)
+    return len({units[task] for task, score in scores if not math.isnan(score)})
 
 
 def optimism(pool: Pool, chance: np.random.Generator) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.datasets.identity import unit_of
 from seedbed.evaluation.metrics.metric import better, expect_answers
 from seedbed.evolution.allocation import Wanted
 from seedbed.evolution.confirmation import CHOOSING, Confirmation, best_of_n, confirm, optimism, units_tried
@@ -84,6 +85,7 @@ class _SearchLoop:
     def __post_init__(self) -> None:
         plan = self.plan
         self.tasks = {task.id: task for task in (*plan.select, *plan.reflect)}
+        self.units = {task.id: unit_of(task) for task in plan.select}
         self.steps: list[SearchStep] = []
         self._best_at, self._best_place = -1, 0
         self.account = Account(plan.budget)
@@ -119,7 +121,7 @@ class _SearchLoop:
             optimism(self.pool, self.search.chance("optimism")),
             confirmed,
             tuple(self.skips),
-            units_tried(self.pool, best, plan.select),
+            units_tried(self.pool, best, self.units),
         )
         self._record(evolution)
         return evolution
@@ -144,15 +146,19 @@ class _SearchLoop:
         return best
 
     def _decisive(self) -> Iterator[Wanted]:
-        """Rounds for whoever is the best, until that is one that was tried on enough tasks."""
-        while (best := self._best()) and not self._tried_enough(best):
+        """Rounds for whoever is the best, until that is one that was tried on enough tasks, if there are enough."""
+        asked: set[tuple[int, str]] = set()  # a run that fails may leave no score
+        while len({*self.units.values()}) >= CHOOSING and (best := self._best()) and not self._tried_enough(best):
             scores = zip(self.pool.select, self.pool.row(best).tolist(), strict=True)
-            if not (untried := [(task, 0) for task, score in scores if math.isnan(score)]):
+            untried = [task for task, score in scores if math.isnan(score) and (best, task) not in asked]
+            some = untried[: CHOOSING - units_tried(self.pool, best, self.units)]
+            if not some:
                 return
-            yield [(best, untried[: CHOOSING - units_tried(self.pool, best, self.plan.select)])]
+            asked |= {(best, task) for task in some}
+            yield [(best, [(task, 0) for task in some])]
 
     def _tried_enough(self, place: int) -> bool:
-        return units_tried(self.pool, place, self.plan.select) >= CHOOSING
+        return units_tried(self.pool, place, self.units) >= CHOOSING
 
     # Before the first run
 

@@ -12,6 +12,7 @@ from seedbed.documents import html_table
 from seedbed.errors import NotFound, shown
 from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.datasets.identity import unit_of
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evolution.confirmation import CHOOSING, Confirmation, optimism, units_tried
 from seedbed.evolution.evaluators import Measure
@@ -245,7 +246,7 @@ def recall_search(store: Store, past: PastSearch, better: Mapping[str, Direction
         past.end.body["optimism"] if past.end else optimism(pool, chance),
         past.confirmed,
         tuple(_skips(store, past)),
-        units_tried(pool, pool.place(past.best), select),
+        units_tried(pool, pool.place(past.best), {task.id: unit_of(task) for task in select}),
     )
 
 

@@ -165,7 +165,7 @@ def test_a_rehearsed_evolution_says_what_it_would_cost_and_runs_nothing(split: P
     assert done.code == 0
     assert keeps_promise(done.json, "evolve", form="JSON with --dry-run")
     parts = {name: done.json[name] for name in ("reflect", "select", "confirm")}
-    assert parts == {"reflect": 0, "select": 8, "confirm": 0}
+    assert parts == {"reflect": 0, "select": 30, "confirm": 10}
     assert (done.json["budget"]["runs"], done.json["optimizer"]["optimizer"]) == (500, "best_of")
     out = seedbed(*EVOLVE, "--dry-run", "--budget", "30 runs").out
     assert "best_of within 30 runs: 0 tasks to read, 8 to decide, 0 to confirm" in " ".join(out.split())
