@@ -147,14 +147,14 @@ class _SearchLoop:
 
     def _decisive(self) -> Iterator[Wanted]:
         """Rounds for whoever is the best, until that is one that was tried on enough tasks, if there are enough."""
-        asked: set[tuple[int, str]] = set()  # a run that fails may leave no score
+        wanted: set[tuple[int, str]] = set()  # a run that fails may leave no score
         while len({*self.units.values()}) >= CHOOSING and (best := self._best()) and not self._tried_enough(best):
             scores = zip(self.pool.select, self.pool.row(best).tolist(), strict=True)
-            untried = [task for task, score in scores if math.isnan(score) and (best, task) not in asked]
+            untried = [task for task, score in scores if math.isnan(score) and (best, task) not in wanted]
             some = untried[: CHOOSING - units_tried(self.pool, best, self.units)]
             if not some:
                 return
-            asked |= {(best, task) for task in some}
+            wanted |= {(best, task) for task in some}
             yield [(best, [(task, 0) for task in some])]
 
     def _tried_enough(self, place: int) -> bool:

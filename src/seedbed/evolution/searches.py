@@ -105,8 +105,8 @@ class Evolution:
             ("spent", f"{self.spent['runs']:,} runs, ${self.spent['usd']:.4f}"),
             ("ended", self.ended or "not yet"),
         ]
-        found = "A better playbook" if self.is_confirmed else "A playbook that may be better"
-        title = found if self.improved else "Nothing better than the start"
+        title = "A better playbook" if self.is_confirmed else "A playbook that may be better"
+        title = title if self.improved else "Nothing better than the start"
         on = f"Scores with 95 % intervals, on {sure.tasks:,} tasks that the search had not seen." if sure else ""
         return html_table(title, rows, note=f"{on} {self.unconfirmed}".strip() if self.improved else "")
 
