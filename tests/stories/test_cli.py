@@ -70,7 +70,7 @@ def mail(tmp_path: Path) -> Path:
     (folder / "sorter.yaml").write_text(SORTER)
     rows = [
         json.dumps({"inputs": {"text": f"I {word} item {number}"}, "expected": answer})
-        for number in range(14)
+        for number in range(34)
         for word, answer in (("love", "good"), ("hate", "bad"))
     ]
     (folder / "tasks.jsonl").write_text("\n".join(rows))
@@ -82,7 +82,7 @@ def mail(tmp_path: Path) -> Path:
 def test_a_newcomer_goes_once_around_the_loop(mail: Path) -> None:
     assert "✓ sorter.yaml" in typed("seedbed playbook check sorter.yaml", mail)
     assert typed("seedbed run sorter.yaml text='I love it'", mail).startswith("no idea\n")
-    typed("seedbed dataset split tasks.jsonl --share 0.3", mail)
+    typed("seedbed dataset split tasks.jsonl --share 0.6", mail)
     assert document("seedbed evaluate sorter.yaml tasks-train.jsonl", mail)["mean"] == 0
     found = document("seedbed evolve sorter.yaml tasks-train.jsonl --bank prompts.txt --branch better", mail)
     assert found["improved"]

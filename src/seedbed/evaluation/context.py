@@ -41,7 +41,8 @@ class EvaluationContext:
 
     `identity` describes the models behind a playbook: a cell is reused only while they stay the same. `present` is a
     block in which this process announces that it is at work. With `remote`, other processes perform the runs. Where
-    runs are replays, `live` is the context in which judges are asked. `runner` is needed to replay past runs.
+    runs are replays, `live` is the context in which judges are asked. `runner` is needed to replay past runs. A run
+    that fails through no fault of the agent's is tried up to `tries` times.
     """
 
     store: Store
@@ -56,6 +57,7 @@ class EvaluationContext:
     live: EvaluationContext | None = None
     runner: Runner | None = None
     ledger: Ledger = field(default_factory=Ledger)
+    tries: int = 1
     _journal: list[Journal] = field(default_factory=list, repr=False)
     """One for the store, shared by every copy that `dataclasses.replace` makes, so that they write together."""
 

@@ -221,7 +221,10 @@ async def _pay(
             fault=fault or ("metric" if score.value is None else ""),
         )
 
-    done = await _perform(run, playbook, item, context)
+    for _ in range(context.tries):
+        done = await _perform(run, playbook, item, context)
+        if not isinstance(done, _Failure) or done.fault != "infrastructure" or context.ledger.is_short:
+            break
     if isinstance(done, _Failure):
         return [cell(key, Score(None, done.reason), fault=done.fault) for key in metrics]
     seen = blind(done)

@@ -86,13 +86,14 @@ class CellChunk(Chunk):
     playbook: Json
     metrics: bytes
     timeout_seconds: float | None
+    tries: int
     items: tuple[TaskReplicate, ...] = ()
 
 
 async def evaluate_chunk(chunk: CellChunk) -> ChunkResult[Cells]:
     """Pay for the cells of a chunk, in a worker."""
     began = time.perf_counter()
-    context = replace(chunk.context(), timeout_seconds=chunk.timeout_seconds, remote=None)
+    context = replace(chunk.context(), timeout_seconds=chunk.timeout_seconds, tries=chunk.tries, remote=None)
     playbook = Playbook.from_document(chunk.playbook)
     async with context.present():
         cells = await all_cells(playbook, chunk.items, pickle.loads(chunk.metrics), context)  # noqa: S301 - written by the process that started this worker
@@ -126,6 +127,7 @@ class RemoteWorkers:
             metrics=self.executor.packed(list(metrics), "metrics"),
             at_once=context.at_once,
             timeout_seconds=context.timeout_seconds,
+            tries=context.tries,
         )
 
         async def evaluate(items: Sequence[TaskReplicate], money: Reservation) -> ChunkResult[list[Sequence[Cell]]]:

@@ -1,15 +1,16 @@
-"""Confirmation: the result of a search on tasks that it has not seen."""
+"""Confirmation: the result of a search on tasks that it has not seen, and how many it takes to believe it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.datasets.identity import unit_of
 from seedbed.evaluation.intervals import mean_gain, mean_score
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evolution.pool import Pool
@@ -18,13 +19,21 @@ from seedbed.storage.store import Digest, Json
 
 RESAMPLES = 200
 
+CHOOSING = 20
+"""The best of a search is chosen on at least this many units: tasks, or sources that several tasks share. One chosen on
+fewer, because there are no more, is reported, but counts as not confirmed."""
+
+CONFIRMING = 10
+"""A gain is confirmed on at least this many units. On fewer, a handful of lucky tasks without any spread would do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
     """Scores on the confirm tasks, which are used once, after the search has chosen: they are free of selection bias.
 
     `gain` is that of the best over the start. `over_best_of_n` is the gain over the best of the variations of the start
-    that were made without learning. Scores are as the metric gives them; a positive gain is an improvement.
+    that were made without learning. Scores are as the metric gives them; a positive gain is an improvement. `units` is
+    how many of the tasks tell something of their own; None if that was not recorded.
     """
 
     tasks: int
@@ -33,6 +42,29 @@ class Confirmation:
     gain: Interval
     best_of_n: Interval | None = None
     over_best_of_n: Interval | None = None
+    units: int | None = None
+
+    @property
+    def doubt(self) -> str:
+        """Why the gain is not confirmed, and what to do; empty if it is. The interval of a gain that is excludes 0."""
+        units = self.tasks if self.units is None else self.units
+        if not self.gain.mean > 0:
+            return "On new tasks it gains nothing."
+        if units < CONFIRMING:
+            return f"{units} new tasks are too few to confirm a gain; that takes at least {CONFIRMING}."
+        return "" if self.gain.low > 0 else "That may be chance; more tasks may tell."
+
+    def within(self, least: float, most: float) -> Confirmation:
+        """The same, cut at the least and the most that a score can be: for display, never for decisions."""
+        range_of_gains = least - most, most - least
+        return replace(
+            self,
+            start=self.start.within(least, most),
+            best=self.best.within(least, most),
+            gain=self.gain.within(*range_of_gains),
+            best_of_n=self.best_of_n and self.best_of_n.within(least, most),
+            over_best_of_n=self.over_best_of_n and self.over_best_of_n.within(*range_of_gains),
+        )
 
     def body(self) -> Json:
         """As JSON. An infinite end of an interval, as that of a single task, is None."""
@@ -42,7 +74,8 @@ class Confirmation:
     def from_body(cls, body: Json) -> Confirmation:
         start, best, gain = (_interval(body[name]) for name in ("start", "best", "gain"))
         others = (body.get(name) for name in ("best_of_n", "over_best_of_n"))
-        return cls(body["tasks"], start, best, gain, *(_interval(each) if each else None for each in others))
+        of_n, over = (_interval(each) if each else None for each in others)
+        return cls(body["tasks"], start, best, gain, of_n, over, body.get("units"))
 
 
 def _bounded(interval: Json) -> Json:
@@ -74,21 +107,30 @@ def confirm(
         for each, own in cells.items()
     }
     scored = [task for task in tasks if all(task.id in own for own in values.values())]
-    known: list[Hashable] = [task.source or task.id for task in scored]
-    sources = known if len({*known}) < len(known) else None
+    sources: list[Hashable] = [unit_of(task) for task in scored]
+    clustered = sources if len({*sources}) < len(sources) else None
 
     def scores(of: Digest) -> list[float]:
         return [values[of][task.id] for task in scored]
 
     def gain(over: Digest) -> Interval:
         one, other = map(scores, (over, best) if higher else (best, over))
-        return mean_gain(metric.name, one, other, sources)
+        return mean_gain(metric.name, one, other, clustered)
 
     def level(of: Digest) -> Interval:
-        return mean_score(metric.name, scores(of), sources)
+        return mean_score(metric.name, scores(of), clustered)
 
-    others = () if sampled is None else (level(sampled), gain(sampled))
-    return Confirmation(len(scored), level(start), level(best), gain(start), *others)
+    whole = Confirmation(len(scored), level(start), level(best), gain(start), units=len({*sources}))
+    if sampled is not None:
+        whole = replace(whole, best_of_n=level(sampled), over_best_of_n=gain(sampled))
+    shares = all(0 <= value <= 1 for own in values.values() for value in own.values())
+    return whole.within(0.0, 1.0) if shares else whole
+
+
+def units_tried(pool: Pool, place: int, units: Mapping[str, str]) -> int:
+    """On how many units a playbook was tried, of those that decide; `units` has the unit of each task."""
+    scores = zip(pool.select, pool.row(place).tolist(), strict=True)
+    return len({units[task] for task, score in scores if not math.isnan(score)})
 
 
 def optimism(pool: Pool, chance: np.random.Generator) -> float:

@@ -6,17 +6,20 @@ depend on earlier draws. So it reaches the same point without paying twice, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
 from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.datasets.identity import unit_of
 from seedbed.evaluation.datasets.seal import expect_open
 from seedbed.evaluation.metrics.metric import expect_answers
 from seedbed.evolution.allocation import Wanted
-from seedbed.evolution.confirmation import Confirmation, best_of_n, confirm, optimism
+from seedbed.evolution.confirmation import CHOOSING, Confirmation, best_of_n, confirm, optimism, units_tried
 from seedbed.evolution.evaluators import Evaluator, PlaybookTasks, new_fact
+from seedbed.evolution.learning.effects import estimated_best
 from seedbed.evolution.learning.surrogate_filter import SurrogateFilter
 from seedbed.evolution.payments import Payments
 from seedbed.evolution.plan import Plan
@@ -59,6 +62,9 @@ async def evolve(
 ) -> Evolution:
     """Search for a better playbook. Every candidate is stored with its parents; the result is the best, or the start.
 
+    `Evolution.is_confirmed` says whether to believe that it is better: it was chosen on at least 20 tasks, and its
+    gain on others is more than chance.
+
     No run starts that the budget does not allow: runs are reserved durably before the first of them. Runs for the
     confirmation are set aside from the beginning. Raises BudgetSpent if that leaves nothing for the search,
     and DatasetError for tasks that are held out, or without expected answers if a metric needs them. `options`
@@ -82,6 +88,7 @@ class _SearchLoop:
     def __post_init__(self) -> None:
         plan = self.plan
         self.tasks = {task.id: task for task in (*plan.select, *plan.reflect)}
+        self.units = {task.id: unit_of(task) for task in plan.select}
         self.steps: list[SearchStep] = []
         self._best_at, self._best_place = -1, 0
         self.account = Account(plan.budget)
@@ -117,21 +124,44 @@ class _SearchLoop:
             optimism(self.pool, self.search.chance("optimism")),
             confirmed,
             tuple(self.skips),
+            units_tried(self.pool, best, self.units),
         )
         self._record(evolution)
         return evolution
 
     async def _finish(self, confirming: int) -> int:
-        """The best candidate, after the final rounds."""
+        """The best candidate, after the final rounds. One that was tried on few tasks never wins over those that were
+        tried on enough."""
         self.payments.reserved = confirming
         try:
+            await self._rounds(self._decisive())
             await self._rounds(self.plan.allocation.finals(self.pool))
+            await self._rounds(self._decisive())
         except QuotaSpent:
             raise
         except BudgetSpent:
             pass
         self.payments.reserved = 0
-        return self._best()
+        best = self._best()
+        if best and not self._tried_enough(best):
+            enough = [place for place in range(1, len(self.pool)) if self._tried_enough(place)]
+            return estimated_best(self.pool, enough) if enough else best
+        return best
+
+    def _decisive(self) -> Iterator[Wanted]:
+        """Rounds for whoever is the best, until that is one that was tried on enough tasks, if there are enough."""
+        wanted: set[tuple[int, str]] = set()  # a run that fails may leave no score
+        while len({*self.units.values()}) >= CHOOSING and (best := self._best()) and not self._tried_enough(best):
+            scores = zip(self.pool.select, self.pool.row(best).tolist(), strict=True)
+            untried = [task for task, score in scores if math.isnan(score) and (best, task) not in wanted]
+            some = untried[: CHOOSING - units_tried(self.pool, best, self.units)]
+            if not some:
+                return
+            wanted |= {(best, task) for task in some}
+            yield [(best, [(task, 0) for task in some])]
+
+    def _tried_enough(self, place: int) -> bool:
+        return units_tried(self.pool, place, self.units) >= CHOOSING
 
     # Before the first run
 
@@ -270,14 +300,15 @@ class _SearchLoop:
         best = self._best()
         standing, named = self.pool.standing(best), self.pool.playbooks[best].digest
         offered = tuple(offer.playbook.digest for offer in offers)
-        step = SearchStep(len(self.steps), offered, runs, named, standing.mean, standing.deviation)
+        score = self.pool.clip(standing.mean)
+        step = SearchStep(len(self.steps), offered, runs, named, score, standing.deviation)
         self.steps.append(step)
         body: Json = {"step": step.number, "offered": list(offered), "best": named, **self.account.spent}
         body |= {"deviation": standing.deviation, "arms": [offer.arm for offer in offers]}
         if self.surrogate_filter:
             skipped = {skip.subject for skip in self.skips}
             body["skipped"] = [each for each in offered if each in skipped]
-        self.evaluator.store.append([self.payments.fact("step", step.number, body, standing.mean)])
+        self.evaluator.store.append([self.payments.fact("step", step.number, body, score)])
         self._report(0)
 
     def _best(self) -> int:
@@ -320,7 +351,7 @@ class _SearchLoop:
         return confirm(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, first)
 
     def _record(self, evolution: Evolution) -> None:
-        standing = self.pool.standing(self.pool.place(evolution.best))
+        score = self.pool.clip(self.pool.standing(self.pool.place(evolution.best)).mean)
         body: Json = {
             "start": evolution.start,
             "best": evolution.best,
@@ -333,5 +364,5 @@ class _SearchLoop:
             **evolution.spent,
         }
         self.evaluator.store.append(
-            [new_fact(self.evaluator, "evolution", evolution.search, evolution.best, body, standing.mean)]
+            [new_fact(self.evaluator, "evolution", evolution.search, evolution.best, body, score)]
         )

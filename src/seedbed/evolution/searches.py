@@ -12,8 +12,9 @@ from seedbed.documents import html_table
 from seedbed.errors import NotFound, shown
 from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.datasets.identity import unit_of
 from seedbed.evaluation.failed_runs import FailedRuns
-from seedbed.evolution.confirmation import Confirmation, optimism
+from seedbed.evolution.confirmation import CHOOSING, Confirmation, optimism, units_tried
 from seedbed.evolution.evaluators import Measure
 from seedbed.evolution.plan import SearchOptions
 from seedbed.evolution.pool import Pool
@@ -45,8 +46,9 @@ class Evolution:
     """The result of a search: the best playbook, all that was tried, and what it cost.
 
     The score of the best is the highest of many, so it is too high by about `optimism`, its selection bias. `confirmed`
-    is its score on tasks that the search did not see. `ended` says why the search ended. `skips` are the facts of
-    candidates that the surrogate considered hopeless.
+    is its score on tasks that the search did not see. `units` is on how many units it was chosen: tasks, or sources
+    that several tasks share. `ended` says why the search ended. `skips` are the facts of candidates that the surrogate
+    considered hopeless.
     """
 
     search: Digest
@@ -60,13 +62,35 @@ class Evolution:
     optimism: float = 0.0
     confirmed: Confirmation | None = None
     skips: tuple[Fact, ...] = field(default=(), repr=False)
+    units: int = 0
 
     @property
     def improved(self) -> bool:
+        """Whether the best is not the start. That it is better is another question: see `is_confirmed`."""
         return self.best != self.start
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the best was chosen on enough tasks, and does better on new ones by more than chance."""
+        return not self.unconfirmed
+
+    @property
+    def unconfirmed(self) -> str:
+        """Why the best is not known to be better than the start, and what to do; empty if it is."""
+        if not self.ended:
+            return "The search has not ended."
+        if not self.improved:
+            return "The search found nothing better than the start."
+        if self.units < CHOOSING:
+            more = f"that takes at least {CHOOSING}. Search with more tasks, or with a larger budget."
+            return f"The best was chosen on {self.units} tasks; {more}"
+        if self.confirmed is None:
+            return "No new tasks have confirmed it. Set some aside for that, or compare it with the start on others."
+        return self.confirmed.doubt
+
     def __repr__(self) -> str:
-        gain = f", confirmed gain {self.confirmed.gain}" if self.confirmed else ""
+        sure = "confirmed" if self.is_confirmed else "unconfirmed"
+        gain = f", {sure} gain {self.confirmed.gain}" if self.confirmed else ""
         best = f"best {short(self.best)}" if self.improved else "nothing better"
         return f"<Evolution from {short(self.start)}: {best}{gain}, {self.spent['runs']:,} runs>"
 
@@ -81,10 +105,10 @@ class Evolution:
             ("spent", f"{self.spent['runs']:,} runs, ${self.spent['usd']:.4f}"),
             ("ended", self.ended or "not yet"),
         ]
-        title = "A better playbook" if self.improved else "Nothing better than the start"
-        on = f"{sure.tasks:,} tasks that the search had not seen" if sure else ""
-        note = f"Scores with 95 % intervals, on {on}." if sure else "No other tasks have confirmed it."
-        return html_table(title, rows, note=note if self.improved else "")
+        title = "A better playbook" if self.is_confirmed else "A playbook that may be better"
+        title = title if self.improved else "Nothing better than the start"
+        on = f"Scores with 95 % intervals, on {sure.tasks:,} tasks that the search had not seen." if sure else ""
+        return html_table(title, rows, note=f"{on} {self.unconfirmed}".strip() if self.improved else "")
 
     def export(
         self, to: str | Path, *, store: Store | None = None, names: Mapping[Digest, str] | None = None
@@ -201,6 +225,7 @@ def recall_search(store: Store, past: PastSearch, better: Mapping[str, Direction
     Higher is better unless `better` says otherwise, by the name of the metric. Scores that were known from elsewhere
     count too. The deviation of a step is NaN where it is not recorded.
     """
+    select = Dataset.from_content(store.get(past.plan["select"]))
     pool = _pool(store, past, better or {})
     seen, steps = 0, []
     for fact in past.steps:
@@ -221,6 +246,7 @@ def recall_search(store: Store, past: PastSearch, better: Mapping[str, Direction
         past.end.body["optimism"] if past.end else optimism(pool, chance),
         past.confirmed,
         tuple(_skips(store, past)),
+        units_tried(pool, pool.place(past.best), {task.id: unit_of(task) for task in select}),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from seedbed.errors import NotFound, Problem, RefMoved, SettingsError, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.seal import expect_open
+from seedbed.evolution.confirmation import CHOOSING, CONFIRMING
 from seedbed.evolution.evaluators import Evaluator, known_cells, new_fact
 from seedbed.evolution.evolve import OnProgress, evolve
 from seedbed.evolution.optimizers.reflection import Propose
@@ -19,6 +20,9 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.account import Budget
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Fact, Json, Query, Ref
+
+ENOUGH = 2 * CHOOSING
+"""So many examples that half of them are enough to choose by: half choose, a quarter is read, a quarter confirms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,8 @@ class TrainingStep:
 
 @dataclass(frozen=True)
 class Training:
-    """How a branch learns: a search over `enough` new examples moves it if a quarter of them confirms an improvement.
+    """How a branch learns: a search over `enough` new examples moves it if a quarter of them confirms an improvement,
+    by more than chance (see Evolution.is_confirmed).
 
     `branch` may be any ref but a channel, so nobody is served by it before it is released. `optimizer` is a name or an
     object; `instructions` and `reflector` are what it makes candidates from (see SearchInputs).
@@ -42,12 +47,13 @@ class Training:
     optimizer: str | Optimizer = "portfolio"
     instructions: tuple[str, ...] = ()
     reflector: str | Propose | None = None
-    enough: int = 40
+    enough: int = ENOUGH
     budget: Budget = Budget(runs=400)  # noqa: RUF009 - it is frozen
 
     def __post_init__(self) -> None:
-        if self.enough < 8:
-            raise SettingsError([Problem("enough", shown(self.enough), "at least 8 examples")], "training")
+        if self.enough < ENOUGH:
+            remedy = f"Half of them choose, which takes {CHOOSING}; a quarter confirm, which takes {CONFIRMING}."
+            raise SettingsError([Problem("enough", shown(self.enough), f"at least {ENOUGH}", remedy)], "training")
 
 
 async def train(
@@ -75,12 +81,11 @@ async def train(
     last = examples[-1].number
     plan = _plan(training, current, examples)
     evolution = await evolve(plan, evaluator, library, because=because, on_event=on_event)
-    improved = evolution.confirmed is not None and evolution.confirmed.gain.mean > 0
-    if improved:
+    if evolution.is_confirmed:
         with suppress(RefMoved):
             evaluator.store.move(ref.name, evolution.best, expected=ref, because=because, by=evaluator.by)
     body = {"search": evolution.search, "examples": last, "start": current.digest, "best": evolution.best}
-    body["moved"] = improved
+    body["moved"] = evolution.is_confirmed
     evaluator.store.append([new_fact(evaluator, "training", f"{ref.name}/{last}", ref.name, body)])
     return TrainingStep(score, len(waiting) - len(examples), evolution)
 

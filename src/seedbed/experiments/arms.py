@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import chain
 
 from seedbed.evaluation.cells import Cell, Naming, recorded_cells
@@ -30,7 +31,7 @@ def run_arms(
     arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
     """The cells of each arm, unit by unit: known ones, or those of new runs, here or by other processes."""
-    return (_cells_by_workers if context.remote else _cells)(arms, metric, context, failed)
+    return (_cells_by_workers if context.remote else _cells)(arms, metric, replace(context, tries=TRIES), failed)
 
 
 def is_unpaid(cells: Sequence[Sequence[Cell]], context: EvaluationContext) -> bool:
@@ -94,10 +95,7 @@ async def _payer(
         (key,) = naming(*item).cells
         if key in failed:
             return failed[key]
-        for _ in range(TRIES):
-            (cell,) = await cells(item)
-            if cell.fault != "infrastructure" or context.ledger.is_short:
-                break
+        (cell,) = await cells(item)
         return cell if context.ledger.is_short else await _settle(cell, failed, context)
 
     return pay

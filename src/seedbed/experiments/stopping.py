@@ -6,6 +6,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import TaskReplicate
@@ -18,6 +19,7 @@ from seedbed.stats.estimates import (
     Interval,
     after_ratio_test,
     after_stopping,
+    fisher,
     least_after_stopping,
     paired_interval,
 )
@@ -130,6 +132,7 @@ class SequentialTest:
             judges=judges or {},
             replay=replay or {},
             observed=self._observed(),
+            missing=self._lost(),
             mode=self.plan.mode,
             attempt=self.plan.attempt,
             spent=answer.spent if isinstance(self.rule, ExactMcNemar) else None,
@@ -141,6 +144,44 @@ class SequentialTest:
             return None
         control, candidate = ([cell.value for cell in arm if cell.value is not None] for arm in self._arms.values())
         return statistics.fmean(control or [0.0]), statistics.fmean(candidate or [0.0])
+
+    def _lost(self) -> Json:
+        """What is missing on each side, whether that is more than chance, and how much of it may go against the
+        candidate."""
+        control, candidate = (sum(map(_is_missing, arm)) for arm in self._arms.values())
+        if not control + candidate:
+            return {}
+        runs = [len(arm) for arm in self._arms.values()]
+        p = fisher(control, runs[0], candidate, runs[1])
+        return {"control": control, "candidate": candidate, "p": p, "tipping": self._tipping(control + candidate)}
+
+    def _tipping(self, missing: int) -> int | None:
+        """The most missing answers that may go against the candidate while it is superior, if the others go for it."""
+        if self.rule.answer.verdict == "superior":
+            return missing
+        low, high = -1, missing  # with all against it, it is not superior
+        while low + 1 < high:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._is_superior(against=middle) else (low, middle)
+        return low if low >= 0 else None
+
+    def _is_superior(self, against: int) -> bool:
+        """Whether the candidate would be superior if so many missing answers went against it, the first ones, and the
+        others for it."""
+        rule, worst, seen = self.plan.start(), self.plan.failure_counts_as, 0
+        arms = [iter(arm) for arm in self._arms.values()]
+        for number, unit in enumerate(self.units[: len(self.answers)], 1):
+            means = []
+            for arm, bad in zip(arms, (1 - worst, worst), strict=True):
+                scores = []
+                for cell in islice(arm, len(unit) * self.plan.replicates):
+                    seen += _is_missing(cell)
+                    scores.append(_score(self.plan, cell, bad if seen <= against else 1 - bad))
+                means.append(statistics.fmean(scores))
+            answer = rule.update(gain(self.plan, *means), number)
+            if answer.verdict != "continue":
+                return answer.verdict == "superior"
+        return False
 
     def _adjusted(self) -> Interval | None:
         """How much better the candidate is, corrected for the early stop."""
@@ -210,9 +251,7 @@ def unit_scores(plan: Experiment, control: Sequence[Cell], candidate: Sequence[C
     worst = plan.failure_counts_as
 
     def mean(cells: Sequence[Cell], missing: float) -> float:
-        return statistics.fmean(
-            cell.value if cell.value is not None else missing if _is_missing(cell) else worst for cell in cells
-        )
+        return statistics.fmean(_score(plan, cell, missing) for cell in cells)
 
     return mean(control, 1 - worst), mean(candidate, worst)
 
@@ -221,6 +260,13 @@ def gain(plan: Experiment, before: float, after: float) -> float:
     """How much better the candidate did at a unit. Equal means may differ by rounding."""
     difference = after - before if plan.better == "higher" else before - after
     return 0.0 if math.isclose(before, after, abs_tol=1e-12) else difference
+
+
+def _score(plan: Experiment, cell: Cell, missing: float) -> float:
+    """The score of a cell as it counts; without one, what is `missing` or the agent's failure counts as."""
+    if cell.value is not None:
+        return cell.value
+    return missing if _is_missing(cell) else plan.failure_counts_as
 
 
 def _is_missing(cell: Cell) -> bool:

@@ -86,6 +86,10 @@ class Verdict:
     the candidate."""
     observed: tuple[float, float] | None = None
     """The means of the control and the candidate over what was scored, if anything is missing."""
+    missing: Json = field(default_factory=dict, hash=False)
+    """If anything is missing: how much of the `control` and of the `candidate`, the `p` of Fisher's exact test that
+    both lose answers equally often, and the `tipping` point: how many of the missing answers, the first ones, may go
+    against the candidate if the others go for it, and it is still superior; None if it never is."""
     evidence: Digest = ""
     """The digest of all cells that were read, of their runs and of the answers in them, in registered order."""
     e: float | None = None
@@ -299,9 +303,40 @@ def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None,
     }[verdict.finding]
 
 
+def missing_in_words(verdict: Verdict) -> str:
+    """What is missing, whether one side misses more, and whether that matters; empty if nothing is."""
+    if verdict.observed is None:
+        return ""
+    (control, candidate), count = verdict.observed, len(verdict.unscored)
+    scores = "1 score" if count == 1 else f"{count:,} scores"
+    text = f"{scores}, counted against the candidate; of the others {control:.3f} → {candidate:.3f}"
+    if not (missing := verdict.missing):
+        return text
+    sides = f"{missing['control']:,} of the control, {missing['candidate']:,} of the candidate"
+    text = f"{text}; {sides} (Fisher p {missing['p']:.2g})"
+    if verdict.finding == "invalid":
+        return text
+    if verdict.finding == "superior":
+        return f"{text}; superior even if all of them go against it"
+    if (most := missing["tipping"]) is None:
+        return f"{text}; not superior however they go"
+    return f"{text}; superior if at most {most:,} of them go against it"
+
+
 def verdicts(store: Store, candidate: Digest) -> list[Verdict]:
     """Every verdict about a candidate, oldest first."""
     return [Verdict.from_body(fact.body) for fact in store.facts(Query(kind="verdict", subject=candidate))]
+
+
+def lost_comparison(store: Store, candidate: Digest) -> Verdict | None:
+    """The newest verdict by which a candidate failed, if no confirmatory one has found it superior since."""
+    lost = None
+    for fact in store.facts(Query(kind="verdict", subject=candidate)):
+        if fact.body["finding"] in ("inferior", "futile"):
+            lost = fact
+        elif fact.body["finding"] == "superior" and fact.body.get("mode") == "confirmatory":
+            lost = None
+    return Verdict.from_body(lost.body) if lost else None
 
 
 def register(store: Store, plan: Experiment, *, by: str, clock: Callable[[], datetime]) -> None:

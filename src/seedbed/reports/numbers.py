@@ -60,8 +60,8 @@ def score_text(interval: Interval) -> str:
 def gain_text(interval: Interval) -> str:
     """A difference with its range in brackets."""
     if not math.isfinite(interval.low):
-        return f"{interval.mean:+.3f}"
-    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+        return plus(interval.mean)
+    return f"{plus(interval.mean)} [{plus(interval.low)}, {plus(interval.high)}]"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

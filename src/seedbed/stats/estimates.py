@@ -101,6 +101,22 @@ def mcnemar(wins: int, losses: int) -> float:
     return min(1.0, 2 * float(scipy.special.bdtr(min(wins, losses), wins + losses, 0.5)))
 
 
+def fisher(one: int, of_one: int, other: int, of_other: int) -> float:
+    """Fisher's exact two-sided p-value of "both rates are equal", for `one` of `of_one` and `other` of `of_other`."""
+    check_counts(one=one, of_one=of_one, other=other, of_other=of_other)
+    counts = np.arange(max(0, one + other - of_other), min(of_one, one + other) + 1)
+    ways = _log_ways(of_one, counts) + _log_ways(of_other, one + other - counts)
+    chances = np.exp(ways - ways.max())
+    as_rare = chances <= chances[one - counts[0]] * (1 + 1e-7)  # equal ones may differ by rounding
+    return min(1.0, float(chances[as_rare].sum() / chances.sum()))
+
+
+def _log_ways(n: int, chosen: Indexes) -> Floats:
+    """The logarithm of the number of ways to choose so many of `n`."""
+    lgamma = scipy.special.gammaln
+    return np.asarray(lgamma(n + 1) - lgamma(chosen + 1) - lgamma(n - chosen + 1))
+
+
 def after_stopping(
     differences: Sequence[float],
     boundary: Sequence[int | None],

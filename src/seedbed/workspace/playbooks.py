@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 from seedbed.errors import NotFound, Problem, SettingsError, shown
 from seedbed.experiments.proof.held_out import evolved_on, known_tasks
 from seedbed.experiments.replay.history import OF
+from seedbed.experiments.verdict import lost_comparison
 from seedbed.playbooks import formats, loading, merging, specialised
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.formats import Import, Note
@@ -19,7 +21,7 @@ from seedbed.playbooks.library import Branch, Entry, Page, PlaybookFilter, names
 from seedbed.playbooks.merging import Merge, Resolver
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
-from seedbed.storage.store import Digest, Fact, Json, Query, Ref
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, short
 from seedbed.workspace.resources import AnyPlaybook, Resources
 
 FORMATS = ("yaml", "json", *formats.FORMATS)
@@ -88,7 +90,12 @@ class Playbooks:
         return self.library.branch(name, self._resources.keep(playbook, because), because=because)
 
     def branches(self) -> list[Branch]:
-        return self.library.branches()
+        """All branches by name. One whose playbook failed its comparison has failed."""
+        return [self._judged(branch) if branch.state == "active" else branch for branch in self.library.branches()]
+
+    def _judged(self, branch: Branch) -> Branch:
+        failed = self.failed(branch.digest)
+        return replace(branch, state="failed", because=failed_text(failed)) if failed else branch
 
     def archive(self, branch: str, *, because: str, failed: bool = False) -> str:
         """End a branch and return its last state. Its name is free again and its history stays."""
@@ -125,7 +132,7 @@ class Playbooks:
         return {metric: {"mean": sum(each) / len(each), "cells": len(each)} for metric, each in values.items()}
 
     def describe(self, entry: Entry, called: Mapping[Digest, Sequence[str]] | None = None) -> Json:
-        """A stored playbook: its names, what it came from, and its scores."""
+        """A stored playbook: its names, what it came from, its scores, and the comparison that it failed."""
         names = (self.names() if called is None else called).get(entry.digest, [])
         return {
             "playbook": entry.digest,
@@ -136,7 +143,13 @@ class Playbooks:
             "by": entry.by,
             "at": entry.at,
             "scores": self.scores(entry.digest),
+            "failed": self.failed(entry.digest),
         }
+
+    def failed(self, playbook: Digest) -> Json | None:
+        """The comparison that a candidate failed, if no confirmatory one has found it superior since."""
+        lost = lost_comparison(self._resources.store, playbook)
+        return {"experiment": lost.experiment, "finding": lost.finding, "control": lost.control} if lost else None
 
     def about(self, playbook: Playbook) -> Json:
         """What is known about a playbook; of one that was never stored, no more than its genes, names and tags."""
@@ -306,7 +319,7 @@ class _Tree:
 
     def __init__(self, playbooks: Playbooks, resources: Resources, limit: int) -> None:
         self._library, self._store, self._limit = playbooks.library, resources.store, limit
-        self._names = playbooks.names()
+        self._names, self._failed = playbooks.names(), playbooks.failed
         self._leading = {entry.digest for name in self._names for entry in self._library.ancestry(name)}
         self._tasks: dict[Digest, frozenset[str]] = {}
 
@@ -336,6 +349,7 @@ class _Tree:
             "how": entry.how,
             "because": entry.because,
             "also_from": list(entry.parents[1:]),
+            "failed": self._failed(entry.digest),
         }
 
     def _best(self, entry: Entry, seen: frozenset[str]) -> float:
@@ -369,6 +383,11 @@ class _Tree:
 def _mean(tasks: Mapping[str, Sequence[float]]) -> Json:
     means = [sum(values) / len(values) for values in tasks.values()]
     return {"mean": sum(means) / len(means), "tasks": len(means)}
+
+
+def failed_text(failed: Json) -> str:
+    """Which comparison a candidate failed, and how."""
+    return f"{failed['finding']} against {short(failed['control'])} in experiment {short(failed['experiment'])}"
 
 
 def served(ref: Ref) -> Digest:

@@ -41,7 +41,7 @@ locked: [roles.sorter.system]
 
 BANK = "Good or bad? {text}\nWhat about {text}\n"
 BETTER = "Good or bad? {text}"
-SIMPLY = ("--confirm", "none", "--optimizer", "best_of")
+SIMPLY = ("--optimizer", "best_of")
 EVOLVE = ("evolve", "sorter.yaml", "train.jsonl", "--bank", "bank.txt", "--branch", "better", *SIMPLY)
 
 

@@ -91,9 +91,9 @@ def kept(space: Path, prepared: Seedbed) -> str:
 
 @pytest.fixture
 def split(space: Path) -> Path:
-    """A workspace whose tasks are split: some to learn on, some held out."""
-    lines = tasks(28).splitlines(keepends=True)
-    write(space, train__jsonl="".join(lines[:8]), test__jsonl="".join(lines[8:]))
+    """A workspace whose tasks are split: enough to learn on, some held out."""
+    lines = tasks(60).splitlines(keepends=True)
+    write(space, train__jsonl="".join(lines[:40]), test__jsonl="".join(lines[40:]))
     return space
 
 

@@ -88,7 +88,7 @@ def test_a_noun_alone_shows_what_it_can(noun: str, seedbed: Seedbed) -> None:
 
 
 OPEN = ("workspace", "settings", "reports", "errors", "documents", "plugins", "cli")
-WORDS = {"short", "in_words", "percent", "question_text", "rows", "summary"}
+WORDS = {"short", "in_words", "missing_in_words", "percent", "question_text", "rows", "summary"}
 """Functions that put a noun into words."""
 
 

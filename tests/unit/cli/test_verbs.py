@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from command_line import BETTER, EVOLVE, SIMPLY, SORTER, WORKSPACE, Seedbed, held, keeps_promise, write
 
+from seedbed.storage.store import short
+
 # run
 
 
@@ -158,6 +160,25 @@ def test_if_nothing_is_better_no_branch_moves(split: Path, seedbed: Seedbed) -> 
     assert held()[2] == []
 
 
+def test_a_gain_that_nothing_confirms_moves_no_branch_and_says_what_to_do(split: Path, seedbed: Seedbed) -> None:
+    done = seedbed(*EVOLVE, "--confirm", "none")
+    assert done.code == 2
+    assert "Not known: the best scores higher on the tasks that it was chosen by" in done.out
+    assert "No new tasks have confirmed it. Set some aside" in done.out
+    assert done.out.endswith("better was not moved\n")
+    assert held()[2] == []
+
+
+def test_a_best_of_few_tasks_is_shown_and_not_believed(split: Path, seedbed: Seedbed) -> None:
+    lines = (split / "train.jsonl").read_text().splitlines(keepends=True)
+    write(split, train__jsonl="".join(lines[:12]))
+    found = seedbed(*EVOLVE, "--json")
+    assert (found.code, found.json["improved"], found.json["answer"], found.json["branch"]) == (2, True, "open", None)
+    assert found.json["units"] == 9
+    assert found.json["unconfirmed"].startswith("The best was chosen on 9 tasks; that takes at least 20.")
+    assert held()[2] == []
+
+
 def test_a_rehearsed_evolution_says_what_it_would_cost_and_runs_nothing(split: Path, seedbed: Seedbed) -> None:
     seedbed("playbook", "keep", "sorter.yaml", "--because", "test")
     before = held()
@@ -165,10 +186,10 @@ def test_a_rehearsed_evolution_says_what_it_would_cost_and_runs_nothing(split: P
     assert done.code == 0
     assert keeps_promise(done.json, "evolve", form="JSON with --dry-run")
     parts = {name: done.json[name] for name in ("reflect", "select", "confirm")}
-    assert parts == {"reflect": 0, "select": 8, "confirm": 0}
+    assert parts == {"reflect": 0, "select": 30, "confirm": 10}
     assert (done.json["budget"]["runs"], done.json["optimizer"]["optimizer"]) == (500, "best_of")
     out = seedbed(*EVOLVE, "--dry-run", "--budget", "30 runs").out
-    assert "best_of within 30 runs: 0 tasks to read, 8 to decide, 0 to confirm" in " ".join(out.split())
+    assert "best_of within 30 runs: 0 tasks to read, 30 to decide, 10 to confirm" in " ".join(out.split())
     assert held() == before
 
 
@@ -225,6 +246,11 @@ def test_compare_keeps_its_promise_and_its_exit_codes(evolved: Path, seedbed: Se
     assert keeps_promise(better.json, "compare")
     worse = seedbed("compare", "better", "sorter.yaml", "--on", "test.jsonl", "--json")
     assert (worse.code, worse.json["finding"]) == (1, "inferior")
+    lost = [each for each in seedbed("playbook", "list", "--json").json["playbooks"] if each["failed"]]
+    assert [each["failed"]["experiment"] for each in lost] == [worse.json["experiment"]]
+    for command in (("list",), ("log", "better"), ("tree",)):
+        assert f"{short(lost[0]['playbook'])} failed" in seedbed("playbook", *command).out
+    assert "inferior against" in seedbed("playbook", "show", lost[0]["playbook"]).out
     equal = seedbed("compare", "better", "better", "--on", "test.jsonl", "--json")
     assert (equal.code, equal.json["finding"]) == (2, "inconclusive")
 

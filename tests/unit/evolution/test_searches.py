@@ -71,7 +71,7 @@ async def test_a_search_that_was_interrupted_is_told_as_far_as_it_came() -> None
     found = recall_search(store, only)
     assert found.spent["runs"] == sum(step.runs for step in found.steps) > 0
     summary = SearchView(found)
-    assert summary.unconfirmed == "Nothing is confirmed yet: the search has not ended."
+    assert found.unconfirmed == "The search has not ended."
     assert ("ended", "not yet", "why the search came to an end") in summary.figures
 
 

@@ -60,7 +60,7 @@ async def test_a_report_tells_all_of_a_search() -> None:
 async def test_what_is_missing_is_said() -> None:
     found = await searched(confirm=NO_TASKS, optimizer=BestOf([playbook("Sort the mail. twice")]), budget=Budget())
     report = to_markdown(found)
-    assert "no tasks were set aside for that" in section(report, "Figures")
+    assert "No new tasks have confirmed it" in section(report, "Figures")
     assert f"| runs | {found.spent['runs']} | no limit | – |" in section(report, "Spending")
     # One candidate has no distance to another.
     assert section(report, "How it came about").splitlines()[3].endswith("| – |")

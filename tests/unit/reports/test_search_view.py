@@ -108,14 +108,14 @@ async def test_a_better_score_that_nothing_confirmed_is_no_yes() -> None:
     assert summary.evolution.improved
     assert summary.answer == "open"
     assert "proves little" in summary.sentence
-    assert summary.unconfirmed == "Nothing is confirmed: no tasks were set aside for that."
+    assert "No new tasks have confirmed it" in summary.sentence
 
 
 async def test_a_search_that_found_nothing_says_so() -> None:
     summary = SearchView(await searched(optimizer=BestOf([playbook("Sort the mail. loudly")])))
     assert (summary.answer, summary.changes()) == ("nothing", [])
     assert summary.sentence == "The search tried 1 candidate and found none better than the start."
-    assert ("gain, confirmed", "–", "There was nothing to confirm: the search found nothing better.") in summary.figures
+    assert ("gain, confirmed", "–", "The search found nothing better than the start.") in summary.figures
 
 
 async def test_optimism_stands_beside_the_score_and_is_not_made_up() -> None:
@@ -281,4 +281,4 @@ async def test_few_tasks_that_confirm_give_no_range() -> None:
     assert summary.evolution.confirmed is not None
     one = replace(summary.evolution.confirmed, gain=Interval(1.0, -inf, inf, 0.95, 1))
     told = {name: value for name, value, _ in SearchView(replace(summary.evolution, confirmed=one)).figures}
-    assert told["gain, confirmed"] == "+1.000"
+    assert told["gain, not confirmed"] == "+1.000"

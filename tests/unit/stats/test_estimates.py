@@ -14,6 +14,7 @@ from seedbed.errors import SeedbedError
 from seedbed.stats.estimates import (
     Interval,
     exact_rate,
+    fisher,
     mcnemar,
     mean_interval,
     paired_interval,
@@ -180,3 +181,10 @@ def test_exact_rate_of_nothing_may_be_anything() -> None:
 def test_what_cannot_be_estimated_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(SeedbedError, match=message):
         call()
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.data())
+def test_fishers_test_is_that_of_the_textbooks(of_one: int, of_other: int, data: st.DataObject) -> None:
+    one, other = (data.draw(st.integers(0, of)) for of in (of_one, of_other))
+    expected = stats.fisher_exact([[one, of_one - one], [other, of_other - other]]).pvalue
+    assert fisher(one, of_one, other, of_other) == pytest.approx(expected, rel=1e-9)

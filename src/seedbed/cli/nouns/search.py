@@ -24,7 +24,7 @@ COLUMNS = (
     Column("by", lambda each: str(each["optimizer"]), drop=4),
     Column("best", lambda each: short(each["best"]) if each["improved"] else line(("the start", "dim"))),
     Column("score", lambda each: "–" if each["score"] is None else number(each["score"]), number=True),
-    Column("confirmed gain", lambda each: each["gain_text"]),
+    Column("gain on new tasks", lambda each: each["gain_text"]),
     Column("spent", lambda each: f"{each['spent']['runs']:,} runs, {money(each['spent']['usd'])}", drop=2),
     Column("ended", lambda each: each["ended"] or line(("not ended", "yellow")), drop=1, flexible=True),
 )

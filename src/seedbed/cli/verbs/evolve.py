@@ -11,7 +11,7 @@ import typer
 from seedbed.cli import options
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import PLAYBOOK, Changes, Parallel, ReportFile, Seed
-from seedbed.cli.output import INCONCLUSIVE, PASS
+from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import search as views
 from seedbed.evolution.plan import SearchOptions
 from seedbed.playbooks.playbook import Playbook
@@ -105,7 +105,10 @@ class HowToSearch:
 class Result:
     """What happens to the best candidate."""
 
-    branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the best playbook.")] = None
+    branch: Annotated[
+        str | None,
+        typer.Option("--branch", help="A branch to point at the best playbook, if its gain is confirmed."),
+    ] = None
     report: ReportFile = None
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="SEARCH", help="Continue an interrupted search.")
@@ -133,7 +136,8 @@ def evolve(
     end. The optimizer can read a third of the rest, and candidates are selected on the others. After an interruption,
     run the same command again or use --resume: the search continues where it stopped and pays for nothing twice.
 
-    Exits with code 2 if nothing beat the starting playbook.
+    A gain is confirmed if the best candidate was chosen on at least 20 tasks, and does better on at least 10 others by
+    more than chance. Exits with code 2, and leaves --branch where it is, if it is not.
     """
     if result.resume is None and (playbook is None or dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or --resume SEARCH", param_hint="PLAYBOOK")
@@ -155,7 +159,7 @@ def evolve(
                 start, tasks, metric=chosen.metrics, options=chosen, parallel=search.parallel, on_event=watch
             )
             evolution = wait_for(work)
-        branch = result.branch if evolution.improved else None
+        branch = result.branch if evolution.is_confirmed else None
         if branch:
             because = f"best of {len(evolution.pool) - 1} candidates"
             space.playbooks.name(branch, evolution.best, because=because)
@@ -163,6 +167,7 @@ def evolve(
         if result.report:
             names = {evolution.start: playbook} if playbook else None
             evolution.export(result.report, store=space.store, names=names)
-    call.show({**to_document(view), "branch": branch}, views.view(view))
+    stays = [line(f"{result.branch} was not moved")] if result.branch and not branch else []
+    call.show({**to_document(view), "branch": branch}, views.view(view), *stays)
     call.say_written(result.report)
-    raise typer.Exit(PASS if evolution.improved else INCONCLUSIVE)
+    raise typer.Exit(PASS if evolution.is_confirmed else INCONCLUSIVE)

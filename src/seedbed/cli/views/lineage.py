@@ -10,7 +10,7 @@ from rich.tree import Tree
 from seedbed.cli import output
 from seedbed.cli.command import Invocation
 from seedbed.cli.output import Column, line, when
-from seedbed.cli.views.playbook import scores_text
+from seedbed.cli.views.playbook import failed_mark, scores_text
 from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Fact, Json, Ref, Target, short
 
@@ -34,7 +34,10 @@ def _label(node: Json) -> Text:
     score = "; ".join(scores_text(scores) + where for scores, where in parts if scores)
     also = f", and from {', '.join(map(short, node['also_from']))}" if node["also_from"] else ""
     text = f"  {node['how']}: {clipped(node['because'], 40)}{also}"
-    return line((short(node["playbook"]), "yellow"), *names, (f"  {score}" if score else "", "bold"), (text, "dim"))
+    mark = failed_mark(node), "red"
+    return line(
+        (short(node["playbook"]), "yellow"), mark, *names, (f"  {score}" if score else "", "bold"), (text, "dim")
+    )
 
 
 # Moves

@@ -24,8 +24,13 @@ def scores_text(scores: Json) -> str:
     )
 
 
+def failed_mark(playbook: Json) -> str:
+    """What marks a candidate that failed its comparison."""
+    return " failed" if playbook["failed"] else ""
+
+
 COLUMNS = (
-    Column("playbook", lambda each: line((short(each["playbook"]), "yellow"))),
+    Column("playbook", lambda each: line((short(each["playbook"]), "yellow"), (failed_mark(each), "red"))),
     Column("names", lambda each: ", ".join(each["names"]), flexible=True),
     Column("score", lambda each: scores_text(each["scores"]), 1, flexible=True),
     Column("how", lambda each: f"{each['how']}: {clipped(each['because'], 50)}", 2, flexible=True),

@@ -15,7 +15,7 @@ from seedbed.experiments.forecast import Forecast
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.slices import Slices
-from seedbed.experiments.verdict import Ranking, Verdict, in_words
+from seedbed.experiments.verdict import Ranking, Verdict, in_words, missing_in_words
 from seedbed.release.live_comparison import LiveComparison
 from seedbed.reports.experiment.view import NamePair
 from seedbed.reports.numbers import counted, split_text
@@ -53,7 +53,7 @@ def verdict_view(verdict: Verdict, rule: Json, names: NamePair | None = None) ->
         ("pairs" if verdict.live else "tasks", f"{verdict.tasks}{of}: {_outcomes(verdict)}"),
         ("in order", outcomes_view(verdict.outcomes)),
         ("failed", counted(len(verdict.failed), "run") if verdict.failed else ""),
-        ("missing", _missing(verdict)),
+        ("missing", missing_in_words(verdict)),
         ("gain", verdict.remaining),
         ("p", p),
         ("rule", verdict.rule),
@@ -100,15 +100,6 @@ def _at_least(verdict: Verdict) -> str:
     both = verdict.low is not None and verdict.high is not None and verdict.low <= 0 <= verdict.high
     note = "; the interval holds 0 because it guards both ends" if both else ""
     return f"{verdict.at_least:+.3f} better (error rate {verdict.alpha:g}{note})"
-
-
-def _missing(verdict: Verdict) -> str:
-    """What is missing, and the means of what is not."""
-    if verdict.observed is None:
-        return ""
-    control, candidate = verdict.observed
-    missing = f"{counted(len(verdict.unscored), 'score')}, counted against the candidate"
-    return f"{missing}; of the others {control:.3f} → {candidate:.3f}"
 
 
 def _mode(verdict: Verdict) -> str:

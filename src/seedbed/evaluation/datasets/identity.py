@@ -33,6 +33,11 @@ def task_key(inputs: Mapping[str, Any], used: Collection[str] | None = None, cas
     return digest("task key", counted)
 
 
+def unit_of(task: Task) -> str:
+    """The same for tasks that tell as much together as one of them: those of one source, or that ask the same."""
+    return task.source or task_key(task.inputs)
+
+
 def normal_text(text: str, case: Case = "fold") -> str:
     """A text without what makes no difference to what it asks."""
     plain = unicodedata.normalize("NFKC", text)

@@ -8,6 +8,7 @@ is modelled as the ease of the task, the worth of the parts, an effect of the ca
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from functools import lru_cache
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
@@ -130,14 +131,16 @@ def effects_of(pool: Pool) -> Effects:
     return known[1]
 
 
-def estimated_best(pool: Pool) -> int:
+def estimated_best(pool: Pool, among: Collection[int] | None = None) -> int:
     """The best playbook by all scores together, of those that are no worse than the start on the tasks that both have;
-    the earliest if several are equal."""
+    the earliest if several are equal. `among` names those to choose from, besides the start."""
     effects = effects_of(pool)
     if 0 not in effects.places:
         return 0
     means, _, _ = pool.standings(places=effects.places)
     fair = np.round(means, 12) >= np.round(means[effects.places.index(0)], 12)
+    if among is not None:
+        fair &= [place == 0 or place in among for place in effects.places]
     return effects.places[int(np.argmax(np.where(fair, np.round(effects.means, 12), -np.inf)))]
 
 

@@ -137,6 +137,8 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     exempt = {*EXEMPT, "cost_usd", *(["finding"] if verdict.finding == "invalid" else ())}
     if plan.inputs is None:  # it was given before there was this number
         exempt.add("spent")
+    if not verdict.missing:  # likewise
+        exempt.add("missing")
     problems += _differences(verdict, again, exempt, "cells")
     cells = [cell for pair in read for arm in pair for cell in arm]
     if (evidence := evidence_of(store, cells, experiment)) != verdict.evidence and not verdict.aborted:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.proof.certificate import CLAIMS, Certificate
-from seedbed.experiments.verdict import Verdict, in_words
+from seedbed.experiments.verdict import Verdict, in_words, missing_in_words
 from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened, split_text
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio
 from seedbed.stats.estimates import Interval
@@ -266,8 +266,9 @@ class ExperimentView:
         rule = f"A run that fails, takes too long or cannot be scored counts as {plan.failure_counts_as:g}."
         if not failed:
             return f"{rule} None of {runs:,} runs did."
-        also = f"; {unscored:,} of them ended well and got no score" if unscored else ""
-        return f"{rule} So did {failed:,} of {runs:,} runs{also}."
+        missing = missing_in_words(self.verdict)
+        also = f"; {unscored:,} of them ended well and got no score" if unscored and not missing else ""
+        return f"{rule} So did {failed:,} of {runs:,} runs{also}." + (f" Missing: {missing}." if missing else "")
 
     @property
     def flags(self) -> list[TableRow]:

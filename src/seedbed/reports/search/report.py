@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
-from seedbed.evolution.pool import Pool
 from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, front, markdown, page
@@ -96,12 +95,12 @@ def page_of(view: SearchView) -> ReportPage:
 
 
 def _tiles(view: SearchView) -> list[Tile]:
-    sure, runs = view.evolution.confirmed, view.evolution.spent["runs"]
+    sure, runs = view.confirmed, view.evolution.spent["runs"]
     start, best = view.standing(0), view.standing(view.best)
     doubt = "selection bias not known" if view.optimism is None else f"about {number(view.optimism)} selection bias"
     tiles = [Tile(f"{view.metric} in the search", f"{number(start.mean)} → {number(best.mean)}", doubt)]
     if sure:
-        tiles.append(_gain_tile("gain, confirmed", sure.gain))
+        tiles.append(_gain_tile("gain, confirmed" if view.answer == "yes" else "gain, not confirmed", sure.gain))
         tiles += [_gain_tile("gain over best of N", sure.over_best_of_n)] if sure.over_best_of_n else []
     tried = f"{counted(len(view.pool) - 1, 'candidate')}, ${view.evolution.spent['usd']:.4f}"
     return [*tiles, Tile("runs", f"{runs:,}", tried)]
@@ -148,8 +147,8 @@ def _course(view: SearchView) -> list[PagePart]:
         Series("best so far", [(runs, each.mean) for runs, each in stairs], "path"),
         _level("start", view.standing(0), spent, "bound"),
     ]
-    if view.evolution.confirmed:
-        lines.append(_level("best, confirmed", view.cut(view.evolution.confirmed.best), spent, "limit"))
+    if view.confirmed:
+        lines.append(_level("best, confirmed", view.confirmed.best, spent, "limit"))
     band = [(runs, each.low, each.high) for runs, each in stairs if math.isfinite(each.low)]
     sure = "with two standard errors of its difference from the start" if band else "its uncertainty is not recorded"
     drawn = chart(lines, "best score over runs", Axes("runs", zero=False), band)
@@ -173,16 +172,16 @@ def _level(name: str, at: Interval, end: int, kind: Literal["bound", "limit"]) -
 
 
 def _levels(view: SearchView) -> list[PagePart]:
-    sure = view.evolution.confirmed
+    sure = view.confirmed
     searched: list[ForestRow] = [
         ("start, in the search", view.standing(0), 1),
         ("best, in the search", view.standing(view.best), 1),
     ]
     if sure is None:
-        return [*picture(view.metric, forest(searched, "scores in the search")), Prose(view.unconfirmed)]
+        return [*picture(view.metric, forest(searched, "scores in the search")), Prose(view.evolution.unconfirmed)]
     confirmed = [("start, confirmed", sure.start), ("best of N, confirmed", sure.best_of_n)]
     confirmed.append(("best, confirmed", sure.best))
-    levels: list[ForestRow] = [(name, view.cut(each), 0) for name, each in confirmed if each]
+    levels: list[ForestRow] = [(name, each, 0) for name, each in confirmed if each]
     gains: list[ForestRow] = [("over the start", sure.gain, 0)]
     gains += [("over best of N", sure.over_best_of_n, 0)] if sure.over_best_of_n else []
     return [
@@ -324,7 +323,6 @@ def registered_rows(view: SearchView) -> list[TableRow]:
 def to_document(view: SearchView) -> Json:
     """A whole search as JSON can hold it. Scores are as the metrics give them; gains are positive where better."""
     evolution, pool = view.evolution, view.pool
-    sign = pool.signs[0]
     return {
         "search": evolution.search,
         "optimizer": view.plan.get("optimizer"),
@@ -334,26 +332,28 @@ def to_document(view: SearchView) -> Json:
         "start": evolution.start,
         "best": evolution.best,
         "improved": evolution.improved,
-        "score": sign * pool.standing(view.best).mean,
-        "start_score": sign * pool.standing(0).mean,
+        "score": view.standing(view.best).mean,
+        "start_score": view.standing(0).mean,
         "optimism": view.optimism,
-        "confirmed": evolution.confirmed.body() if evolution.confirmed else None,
+        "units": evolution.units,
+        "confirmed": view.confirmed.body() if view.confirmed else None,
+        "unconfirmed": evolution.unconfirmed or None,
         "answer": view.answer,
         "changes": [asdict(change) for change in view.changes()],
         "arms": {name: _arm_document(each) for name, each in view.arms.items()},
         "skipped": _skipped_document(view.skipped) if view.skipped else None,
         "front": [pool.playbooks[place].digest for place, on_front in view.front.items() if on_front],
         "diversity": [{"step": step, "distance": apart} for step, apart in view.diversity],
-        "tried": [_candidate_document(pool, place) for place in range(len(pool))],
+        "tried": [_candidate_document(view, place) for place in range(len(pool))],
         "steps": [
             {
                 "runs": runs,
                 "offered": list(step.offered),
                 "best": step.best,
-                "score": sign * step.score,
+                "score": score.mean,
                 "deviation": step.deviation,
             }
-            for step, (runs, _) in zip(evolution.steps, view.curve, strict=True)
+            for step, (runs, score) in zip(evolution.steps, view.curve, strict=True)
         ],
         "spent": evolution.spent,
         "budget": evolution.budget.body(),
@@ -372,17 +372,18 @@ def _skipped_document(skipped: SkippedCandidates) -> Json:
     return {**counts, "wrong": wrong.mean if wrong.n else None, "low": wrong.low, "high": wrong.high}
 
 
-def _candidate_document(pool: Pool, place: int) -> Json:
-    standing = pool.standing(place)
+def _candidate_document(view: SearchView, place: int) -> Json:
+    pool, standing = view.pool, view.pool.standing(place)
+    scores = {name: view.standing(place, number).mean for number, name in enumerate(pool.metrics)}
     return {
         "playbook": pool.playbooks[place].digest,
         "how": pool.how[place],
         "arm": pool.arms[place],
         "parents": list(pool.parents[place]),
-        "score": pool.signs[0] * standing.mean,
+        "score": scores[view.metric],
         "deviation": standing.deviation,
         "tasks": standing.tasks,
-        "scores": {name: pool.signs[n] * pool.standing(place, n).mean for n, name in enumerate(pool.metrics)},
+        "scores": scores,
     }
 
 

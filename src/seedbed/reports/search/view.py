@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from seedbed.evolution.confirmation import Confirmation
 from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.searches import Evolution, SearchStep
@@ -134,29 +135,33 @@ class SearchView:
         """Whether the best is better than the start, as far as new tasks tell."""
         if not self.evolution.improved:
             return "nothing"
-        sure = self.evolution.confirmed
-        if sure is None or not math.isfinite(sure.gain.low) or sure.gain.low <= 0 <= sure.gain.high:
-            return "open"
-        return "yes" if sure.gain.low > 0 else "no"
+        if self.evolution.is_confirmed:
+            return "yes"
+        return "no" if self.confirmed and self.confirmed.gain.high < 0 else "open"
 
     @property
     def sentence(self) -> str:
         """The answer for people who know no statistics."""
-        sure, tried = self.evolution.confirmed, len(self.pool) - 1
+        sure, tried, why = self.confirmed, len(self.pool) - 1, self.evolution.unconfirmed
         if not self.evolution.improved:
             return f"The search tried {counted(tried, 'candidate')} and found none better than the start."
         if sure is None:
-            return (
-                "Not known: the best scores higher on the tasks that it was chosen by, which proves little, and no new "
-                "tasks have confirmed it."
-            )
-        start, best = (self.cut(each) for each in (sure.start, sure.best))
+            ahead = self.pool.standing(self.best).mean > self.pool.standing(0).mean
+            higher = "higher" if ahead else "no higher than the start"
+            return f"Not known: the best scores {higher} on the tasks that it was chosen by, which proves little. {why}"
         measured = (
             f"on {counted(sure.tasks, 'task')} that the search had not seen, the best scores "
-            f"{number(best.mean)} and the start {number(start.mean)}: a gain of {gain_text(sure.gain)}."
+            f"{number(sure.best.mean)} and the start {number(sure.start.mean)}: "
+            f"a {'gain' if sure.gain.mean > 0 else 'difference'} of {gain_text(sure.gain)}."
         )
-        more = " That may be chance; more tasks may tell." if self.answer == "open" else ""
-        return {"yes": "Yes: ", "no": "No: ", "open": "Not known: "}[self.answer] + measured + more
+        shortly = {"yes": "Yes", "no": "No", "open": "Not known"}[self.answer]
+        return f"{shortly}: {measured} {why}".strip()
+
+    @cached_property
+    def confirmed(self) -> Confirmation | None:
+        """The scores on new tasks, cut at what scores can be."""
+        sure = self.evolution.confirmed
+        return sure and sure.within(*self._ends[0])
 
     # Figures
 
@@ -182,18 +187,19 @@ class SearchView:
         yield "score less bias", number(self._clip(raw, 0)), "what to expect of the best on other tasks like these"
 
     def _confirmed(self) -> Iterator[TableRow]:
-        sure = self.evolution.confirmed
+        sure, why = self.confirmed, self.evolution.unconfirmed
         if sure is None:
-            yield "gain, confirmed", "–", self.unconfirmed
+            yield "gain, confirmed", "–", why
             return
         on = f"on {counted(sure.tasks, 'task')} that were opened once, at the end"
-        yield "start, confirmed", score_text(self.cut(sure.start)), on
-        yield "best, confirmed", score_text(self.cut(sure.best)), on
-        yield "gain, confirmed", gain_text(sure.gain), "of the best over the start, task by task"
+        yield "start, confirmed", score_text(sure.start), on
+        yield "best, confirmed", score_text(sure.best), on
+        name = "gain, not confirmed" if why else "gain, confirmed"
+        yield name, gain_text(sure.gain), f"of the best over the start, task by task. {why}".strip()
         if sure.best_of_n is None or sure.over_best_of_n is None:
             yield "gain over best of N", "–", "no candidates were made without learning"
             return
-        of_n = score_text(self.cut(sure.best_of_n))
+        of_n = score_text(sure.best_of_n)
         yield "best of N, confirmed", of_n, "the best of the candidates made without learning"
         why = "what learning has added; nothing, if the best is itself one of those"
         yield "gain over best of N", gain_text(sure.over_best_of_n), why
@@ -203,17 +209,6 @@ class SearchView:
         if self.skipped:
             yield "skipped", f"{self.skipped.candidates:,}", self.skipped.sentence
         yield "ended", self.evolution.ended or "not yet", "why the search came to an end"
-
-    @property
-    def unconfirmed(self) -> str:
-        """Why nothing was confirmed, if nothing was."""
-        if self.evolution.confirmed:
-            return ""
-        if not self.evolution.ended:
-            return "Nothing is confirmed yet: the search has not ended."
-        if not self.evolution.improved:
-            return "There was nothing to confirm: the search found nothing better."
-        return "Nothing is confirmed: no tasks were set aside for that."
 
     @cached_property
     def optimism(self) -> float | None:
@@ -381,10 +376,6 @@ class SearchView:
             return Interval(self._clip(at, metric), -math.inf, math.inf, 0.95, tasks)
         whole = Interval(at, at - 2 * deviation, at + 2 * deviation, 0.95, tasks)
         return whole.within(*self._ends[metric])
-
-    def cut(self, interval: Interval) -> Interval:
-        """The interval of a score by the metric that decides, cut at what scores can be."""
-        return interval.within(*self._ends[0])
 
     def _clip(self, score: float, metric: int) -> float:
         least, most = self._ends[metric]

@@ -20,6 +20,7 @@ from seedbed.cli.views import playbook as views
 from seedbed.playbooks.library import Page, PlaybookFilter
 from seedbed.storage.store import short
 from seedbed.workspace import Workspace
+from seedbed.workspace.playbooks import failed_text
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -86,6 +87,7 @@ def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> N
             f"{about['because']}, by {about['by']} at {when(about['at'])}" if "at" in about else "",
         ),
         ("scores", views.scores_text(about.get("scores", {}))),
+        ("failed", failed_text(about["failed"]) if about.get("failed") else ""),
         ("may evolve", ", ".join(about["genes"])),
     ]
     text = Syntax(chosen.to_yaml(), "yaml", theme="ansi_dark", background_color="default", word_wrap=True)
