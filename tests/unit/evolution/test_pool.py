@@ -176,3 +176,11 @@ def test_it_counts_what_each_playbook_did_cost() -> None:
     one = cell(book(0), "t0", 1.0)
     pool.tell([Cell(key="k", playbook=one.playbook, task="t0", replicate=0, metric="score", value=1.0, cost_usd=0.25)])
     assert pool.cost_usd == [0.25]
+
+
+def test_an_estimate_beyond_what_scores_can_be_is_cut_there() -> None:
+    """Tried where a good start fails, it would be above 1; a score that is no share may be anything."""
+    pool = pool_of({0: [0.0, *[1.0] * 9], 1: [1.0]})
+    assert pool.standing(1).mean > 1
+    assert pool.clip(pool.standing(1).mean) == 1.0
+    assert pool_of({0: [7.0]}).clip(9.0) == 9.0
