@@ -49,8 +49,8 @@ class OldStore:
             return database.execute(query, values).fetchall()
 
     def facts(self) -> dict[str, int]:
-        """How many facts there are of each kind."""
-        return dict(self.rows("SELECT kind, count(*) FROM facts GROUP BY kind"))
+        """How many facts there are of each kind, without the sources of programs, which are remembered at first sight."""
+        return dict(self.rows("SELECT kind, count(*) FROM facts WHERE kind <> 'source' GROUP BY kind"))
 
     def execute(self, statement: str) -> None:
         """Edit one row of the database without seedbed."""

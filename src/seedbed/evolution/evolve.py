@@ -300,8 +300,7 @@ class _SearchLoop:
         best = self._best()
         standing, named = self.pool.standing(best), self.pool.playbooks[best].digest
         offered = tuple(offer.playbook.digest for offer in offers)
-        score = self.pool.clip(standing.mean)
-        step = SearchStep(len(self.steps), offered, runs, named, score, standing.deviation)
+        step = SearchStep(len(self.steps), offered, runs, named, standing.mean, standing.deviation)
         self.steps.append(step)
         body: Json = {"step": step.number, "offered": list(offered), "best": named, **self.account.spent}
         body |= {"deviation": standing.deviation, "arms": [offer.arm for offer in offers]}
@@ -351,7 +350,7 @@ class _SearchLoop:
         return confirm(own, tasks, self.plan.start.digest, self.pool.playbooks[best].digest, named, first)
 
     def _record(self, evolution: Evolution) -> None:
-        score = self.pool.clip(self.pool.standing(self.pool.place(evolution.best)).mean)
+        score = self.pool.standing(self.pool.place(evolution.best)).mean
         body: Json = {
             "start": evolution.start,
             "best": evolution.best,

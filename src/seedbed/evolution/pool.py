@@ -132,14 +132,6 @@ class Pool:
         bounds."""
         return (-math.inf, math.inf) if metric in self._beyond else (0.0, 1.0)
 
-    def clip(self, mean: float, metric: int = 0) -> float:
-        """An estimated mean, which may lie a little outside, cut at the least and the most that a score can be."""
-        raw = self.signs[metric] * mean
-        if 0 <= raw <= 1:
-            return mean
-        least, most = self.bounds(metric)
-        return self.signs[metric] * min(max(raw, least), most)
-
     def row(self, place: int, metric: int = 0) -> Floats:
         """The scores of one playbook on the select tasks, NaN where there is none."""
         return self._means(metric, place, slice(len(self.select)))

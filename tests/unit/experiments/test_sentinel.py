@@ -22,6 +22,10 @@ SOME = agent("[0-4]|1.")
 class Lucky(ExactMatch):
     """Right or wrong by the seed of a run, whatever the playbook."""
 
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"metric": "lucky"}
+
     async def __call__(self, run: Run, task: Task) -> Score:
         return Score(float(run.seed % 2))
 

@@ -18,6 +18,7 @@ from seedbed.evolution.protocols import Offer
 from seedbed.evolution.searches import SearchStep
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.playbook import Playbook
+from seedbed.reports.search.report import to_document
 from seedbed.reports.search.view import ANCESTORS, LOOKS, NO_ARM, ArmTotals, SearchView, arm_totals
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import short
@@ -204,6 +205,24 @@ async def test_a_score_above_what_scores_can_be_is_shown_at_the_most() -> None:
     wide = replace(summary.evolution.confirmed, best=Interval(0.95, 0.8, 1.1, 0.95, 40))
     rows = {name: value for name, value, _ in SearchView(replace(summary.evolution, confirmed=wide)).figures}
     assert rows["best, confirmed"] == "0.950 [0.800, 1.000]"
+
+
+async def test_a_gain_ends_where_scores_do() -> None:
+    evolution = (await of_set()).evolution
+    assert evolution.confirmed is not None
+    wide = replace(evolution.confirmed, gain=Interval(0.9, 0.7, 1.1, 0.95, 40))
+    summary = SearchView(replace(evolution, confirmed=wide))
+    assert "a gain of +0.900 [+0.700, +1.000]" in summary.sentence
+    assert to_document(summary)["confirmed"]["gain"]["high"] == 1.0
+
+
+async def test_a_difference_of_nothing_does_not_look_like_a_gain() -> None:
+    evolution = (await of_set()).evolution
+    assert evolution.confirmed is not None
+    none = replace(evolution.confirmed, gain=Interval(0.0, -0.1, 0.1, 0.95, 40))
+    summary = SearchView(replace(evolution, confirmed=none))
+    assert summary.answer == "open"
+    assert summary.sentence.endswith("a difference of 0.000 [-0.100, +0.100]. On new tasks it gains nothing.")
 
 
 async def test_diversity_is_the_mean_distance_between_the_newest() -> None:
