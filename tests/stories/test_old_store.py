@@ -49,7 +49,7 @@ class OldStore:
             return database.execute(query, values).fetchall()
 
     def facts(self) -> dict[str, int]:
-        """How many facts there are of each kind, without the sources of programs, which are remembered at first sight."""
+        """How many facts there are of each kind, without sources of programs, which are remembered at first sight."""
         return dict(self.rows("SELECT kind, count(*) FROM facts WHERE kind <> 'source' GROUP BY kind"))
 
     def execute(self, statement: str) -> None:

@@ -307,7 +307,7 @@ class _SearchLoop:
         if self.surrogate_filter:
             skipped = {skip.subject for skip in self.skips}
             body["skipped"] = [each for each in offered if each in skipped]
-        self.evaluator.store.append([self.payments.fact("step", step.number, body, score)])
+        self.evaluator.store.append([self.payments.fact("step", step.number, body, step.score)])
         self._report(0)
 
     def _best(self) -> int:
