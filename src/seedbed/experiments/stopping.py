@@ -80,12 +80,7 @@ class SequentialTest:
         """The verdict so far. `aborted` is the reason if a person stopped the experiment."""
         failed = tuple(cell.key for cell in self.cells if cell.value is None)
         unscored = tuple(cell.key for cell in self.cells if cell.value is None and (cell.run or _is_missing(cell)))
-        because = aborted and f"stopped by hand: {aborted}"
-        most = MISSING if self.plan.inputs is not None else MISSING / 2
-        for name, cells in self._arms.items():
-            missing = sum(cell.value is None and bool(cell.run or _is_missing(cell)) for cell in cells)
-            if missing > most * len(cells):
-                because = f"{missing} of {len(cells)} runs of the {name} got no score; at most {most:.0%} may"
+        because = self._too_many_missing() or (aborted and f"stopped by hand: {aborted}")
         answer = self.rule.answer
         finding: Finding = answer.verdict if answer.verdict != "continue" else "inconclusive"
         controls, candidates = ([pair[arm] for pair in self._scores] for arm in (0, 1))
@@ -137,6 +132,15 @@ class SequentialTest:
             attempt=self.plan.attempt,
             spent=answer.spent if isinstance(self.rule, ExactMcNemar) else None,
         )
+
+    def _too_many_missing(self) -> str:
+        """Why so much is missing that the verdict is invalid."""
+        because, most = "", MISSING if self.plan.inputs is not None else MISSING / 2
+        for name, cells in self._arms.items():
+            missing = sum(cell.value is None and bool(cell.run or _is_missing(cell)) for cell in cells)
+            if missing > most * len(cells):
+                because = f"{missing} of {len(cells)} runs of the {name} got no score; at most {most:.0%} may"
+        return because
 
     def _observed(self) -> tuple[float, float] | None:
         """The means of what was scored, if anything is missing."""

@@ -19,7 +19,7 @@ from seedbed.runs.run import Run, RunStatus
 from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import Tool
-from seedbed.storage.store import Json, canonical, digest
+from seedbed.storage.store import Fact, Json, Query, Store, canonical, digest, now
 from seedbed.telemetry import within
 
 Program = Callable[[Mapping[str, Any], Stage], Awaitable[Any]]
@@ -38,18 +38,22 @@ def program_of(playbook: Playbook) -> Program:
     return program
 
 
-def program_source(playbook: Playbook, tools: Iterable[Tool]) -> Json:
-    """What a playbook's own program and its tools do, as digests of their source: an edit makes other runs.
+def program_source(playbook: Playbook, tools: Iterable[Tool], store: Store, by: str) -> Json | None:
+    """What a playbook's own program and its tools do, as digests of their source, if that was edited: it makes other
+    runs. None while it is as the store first saw it, so that runs of before keep their names.
 
     Comments and layout make no difference. Of code without source there is only the name.
     """
-    if playbook.program is None:
-        return {}
+    if (name := playbook.program) is None:
+        return None
     try:
         module = inspect.getmodule(program_of(playbook))
     except PlaybookError:  # the run says so
         module = None
-    return {"program": _source(module), "tools": {tool.name: _source(tool.function) for tool in tools}}
+    own = {"program": _source(module), "tools": {tool.name: _source(tool.function) for tool in tools}}
+    store.append([Fact(kind="source", key=name, subject=name, at=now(), by=by, body=own)])
+    first = next(store.facts(Query(kind="source", key=name)))
+    return None if first.body == own else own
 
 
 def _source(of: Any) -> str:

@@ -37,7 +37,7 @@ from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
 from seedbed.storage.redis import RedisRateLimit, redis_at
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, now
+from seedbed.storage.store import Digest, Json, Query, Store, digest, now
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -204,20 +204,10 @@ class Runner:
         return {name: _identity(self.models[name].card) for name in sorted(names)}
 
     def identity(self, playbook: Playbook) -> Json:
-        """Everything but the playbook that decides what its runs are: models, and the source of its program and tools.
-
-        The source counts once it differs from the first one that the store has seen: runs of before keep their names.
-        """
+        """All but the playbook that decides what its runs are: models, and the source of its program and tools."""
         models = self.model_identities(playbook)
-        if playbook.program is None:
-            return models
-        own = program_source(playbook, toolbox(self.tools).values())
-        seen = Fact(
-            kind="source", key=playbook.program, subject=playbook.program, at=now(), by=self.library.by, body=own
-        )
-        self.store.append([seen])
-        first = next(self.store.facts(Query(kind="source", key=playbook.program)))
-        return models if first.body == own else {**models, "source": own}
+        seen = program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by)
+        return {**models, "source": seen} if seen else models
 
     def _save(self, playbook: Playbook) -> None:
         """Store a playbook, once."""

@@ -124,15 +124,7 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     read = recorded_arms(store, plan, reading.items(), range(min(verdict.tasks, len(reading.units))))
     absent = [cell.key for pair in read for arm in pair for cell in arm if not cell.playbook]
     problems += [Problem(f"cell {key}", "nothing", "the score that was read, or that its run failed") for key in absent]
-    for control, candidate in read:
-        if reading.rule.answer.verdict != "continue":
-            problems.append(Problem("tasks", f"{verdict.tasks} read", f"{len(reading.answers)}, where the rule ended"))
-            break
-        try:
-            reading.read(control, candidate)
-        except SeedbedError as wrong:
-            problems.append(Problem("scores", str(wrong), "scores that the rule takes"))
-            break
+    problems += _read_again(reading, read)
     again = reading.verdict(judges=verdict.judges)
     exempt = {*EXEMPT, "cost_usd", *(["finding"] if verdict.finding == "invalid" else ())}
     if plan.inputs is None:  # it was given before there was this number
@@ -165,6 +157,18 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         flags["replay_coverage"] = covered is not None and covered.is_whole
     tried = tuple(list_attempts(store, plan.control)) if plan.attempt else ()
     return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered, tried)
+
+
+def _read_again(reading: SequentialTest, read: Sequence[tuple[list[Cell], list[Cell]]]) -> list[Problem]:
+    """Take the cells of all units, and say why the rule would not have taken them."""
+    for control, candidate in read:
+        if reading.rule.answer.verdict != "continue":
+            return [Problem("tasks", f"{len(read)} read", f"{len(reading.answers)}, where the rule ended")]
+        try:
+            reading.read(control, candidate)
+        except SeedbedError as wrong:
+            return [Problem("scores", str(wrong), "scores that the rule takes")]
+    return []
 
 
 def verify(store: Store, experiments: Iterable[Digest]) -> dict[Digest, list[Problem]]:
