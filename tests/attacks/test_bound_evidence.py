@@ -211,3 +211,26 @@ async def test_what_somebody_did_in_the_name_of_another_is_found(database: Path)
     with closing(signing(database, SigningKey.new(), signers)) as space:  # somebody else's key
         space.experiments.sign()
         assert "found a signature that does not fit; expected one by eve" in problems(space, verdict.experiment)
+
+
+async def test_a_release_in_the_name_of_another_is_found_before_there_is_any_verdict(database: Path) -> None:
+    with closing(await serve_old(signing(database, None, {"eve": SigningKey.new().public}))) as space:
+        assert "found no signature; expected one by eve" in "\n".join(map(str, space.experiments.verify()[""]))
+
+
+async def test_an_end_that_was_cut_off_is_missed_by_the_head_that_was_kept(database: Path) -> None:
+    """With everything since an attempt deleted, the rest of the chain is whole."""
+    with closing(await serve_old(opened(database))) as space:
+        await space.compare(OLD, NEW, on=tasks(range(100, 130)))
+        kept = space.experiments.head()["link"]
+        assert space.storage.verify(kept).clean
+    edit(database, "DELETE FROM facts WHERE number >= (SELECT min(number) FROM facts WHERE kind = 'attempt')")
+    with closing(opened(database)) as space:
+        assert space.storage.verify().clean
+        assert [problem.path for problem in space.storage.verify(kept).problems] == ["chain"]
+
+
+async def test_a_playbook_compared_with_itself_is_no_attempt() -> None:
+    with closing(await serve_old(world([], [*range(30)]))) as space:
+        verdict = await space.compare(OLD, OLD, on=tasks(range(30)))
+        assert (verdict.mode, space.experiments.attempts()) == ("exploratory", [])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seedbed import Dataset, Playbook, Task
+from seedbed import Dataset, ExactMatch, Playbook, Task
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.allocation import Pooling
 from seedbed.evolution.confirmation import CHOOSING, Confirmation, confirm
@@ -136,7 +136,7 @@ def confirmed(rng: np.random.Generator, count: int, differs: float) -> Confirmat
         about = {"replicate": 0, "metric": "m", "playbook": playbook}
         return [Cell(key=f"{n}", task=f"c{n}", value=float(value), **about) for n, value in enumerate(values)]
 
-    return confirm({"a": cells("a", before), "b": cells("b", after)}, tasks(count, "c"), "a", "b", None, 1.0)
+    return confirm({"a": cells("a", before), "b": cells("b", after)}, tasks(count, "c"), "a", "b", None, ExactMatch())
 
 
 @pytest.mark.parametrize(("count", "differs"), [(10, 1.0), (10, 0.5), (40, 0.3)])

@@ -122,7 +122,7 @@ def test_a_candidate_without_proof_is_refused(mail: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")
-    for told in ("release refused, 2 reasons", "found", "expected", "do", "seedbed compare"):
+    for told in ("release refused, 4 reasons", "found", "expected", "do", "seedbed compare"):
         assert told in done.stderr
 
 

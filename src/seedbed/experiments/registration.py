@@ -97,6 +97,8 @@ class Registration:
         """Why it is exploratory, whatever is known of the tasks."""
         if self.options.exploratory:
             return "it was registered as exploratory"
+        if any(candidate.digest == self.control.digest for candidate in self.candidates):
+            return "a playbook was compared with itself"
         if self.replayed:
             return "replays prove nothing about live runs"
         return "" if self.options.attempts else "no channel serves the control"

@@ -68,13 +68,14 @@ class Stats:
     refs: int
 
 
-def verify(store: UpkeptStore) -> Verification:
+def verify(store: UpkeptStore, head: str = "") -> Verification:
     """Derive digests of content, links of the chain and refs again, and compare them with what is stored.
 
-    It reports all damage, and raises none. Others may write meanwhile.
+    It reports all damage, and raises none. Others may write meanwhile. `head` is a link that was the end of the chain
+    once: it must still be part of it.
     """
     # A cache would hide what the store lost.
-    check = _Verifier(store.inner if isinstance(store, CachedStore) else store)
+    check = _Verifier(store.inner if isinstance(store, CachedStore) else store, head)
     for look in (check.refs, check.evidence, check.contents, check.facts):
         try:
             look()
@@ -94,8 +95,8 @@ def verify(store: UpkeptStore) -> Verification:
 class _Verifier:
     """A verification in progress."""
 
-    def __init__(self, store: UpkeptStore) -> None:
-        self.store = store
+    def __init__(self, store: UpkeptStore, earlier_head: str = "") -> None:
+        self.store, self._earlier_head = store, earlier_head
         self.problems: list[Problem] = []
         self.count: Counter[str] = Counter()
         self.head = GENESIS
@@ -143,7 +144,7 @@ class _Verifier:
         kinds = self.store.kinds()
         newest = (self._readable(self.store.facts(Query(kind=kind, newest=True))) for kind in kinds)
         last = max((fact.number for facts in newest for fact in islice(facts, 1)), default=0)
-        number, chain = 0, Chain()
+        number, chain, found = 0, Chain(), self._earlier_head in ("", GENESIS)
         for fact in _by_number((self._readable(self.store.facts(Query(kind=kind))) for kind in kinds), last):
             self.count["facts"] += 1
             name = f"{fact.kind} fact {fact.key}"
@@ -151,7 +152,10 @@ class _Verifier:
                 self._problem(name, f"the number {fact.number} again", f"one after {number}")
             number = fact.number
             self._broken(chain.follow(fact))
+            found = found or chain.head == self._earlier_head
         self._broken(chain.end())
+        if not found:
+            self._problem("chain", f"no link {short(self._earlier_head)}", "the one that was its end when you kept it")
         self.count["chained"], self.head = chain.linked, chain.head
 
     def _broken(self, wrong: Iterable[tuple[str, str]]) -> None:

@@ -29,9 +29,9 @@ class Storage:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 
-    def verify(self) -> Verification:
-        """Re-derive every digest, link and ref, and list what does not fit."""
-        return upkeep.verify(self._resources.upkept_store)
+    def verify(self, head: str = "") -> Verification:
+        """Re-derive every digest, link and ref, and list what does not fit; `head` is a link kept elsewhere."""
+        return upkeep.verify(self._resources.upkept_store, head)
 
     def stats(self) -> Stats:
         """How much there is of everything."""

@@ -80,7 +80,7 @@ def verify(
         {"experiment": key, "problems": output.problem_documents(problems)} for key, problems in results.items()
     ]
     lines = [
-        line(("✗ ", "bold red"), f"{short(key)} differs from its raw facts")
+        line(("✗ ", "bold red"), f"{short(key) or 'what was released'} differs from its raw facts")
         if problems
         else line(("✓ ", "bold green"), f"{short(key)} follows from its raw facts, every number of it")
         for key, problems in results.items()
@@ -94,8 +94,8 @@ def verify(
 def head(call: Invocation) -> None:
     """Print the end of the chain of facts, to keep outside the store.
 
-    Every fact is bound to all before it. If a later `store verify` finds this link in the chain, nothing before it was
-    changed since, not even by someone who can write to the store.
+    Every fact is bound to all before it. If `store verify --head LINK` still finds this link later, nothing before it
+    was changed or cut off since, not even by someone who can write to the store.
     """
     with call.open() as space:
         end = space.experiments.head()

@@ -40,13 +40,18 @@ def migrate(
 
 
 @command(app)
-def verify(call: Invocation) -> None:
+def verify(
+    call: Invocation,
+    head: Annotated[
+        str, typer.Option("--head", metavar="LINK", help="A link that `evidence head` printed earlier, to look for.")
+    ] = "",
+) -> None:
     """Recompute every digest, link and ref, and list any mismatches.
 
     Exits with code 1 if anything is damaged.
     """
     with call.open() as space:
-        report = space.storage.verify()
+        report = space.storage.verify(head)
     document = {
         "clean": report.clean,
         "problems": output.problem_documents(report.problems),

@@ -33,8 +33,9 @@ NEXT = (
     ("dataset", "split", "messages.jsonl"),
     ("evaluate", "sorter.yaml", "messages-train.jsonl"),
     ("evolve", "sorter.yaml", "messages-train.jsonl", "--instructions", "instructions.txt", "--branch", "better"),
-    ("compare", "sorter.yaml", "better", "--on", "messages-test.jsonl"),
     ("release", "sorter.yaml", "--to", "production", "--because", "first release"),
+    ("compare", "sorter.yaml", "better", "--on", "messages-test.jsonl"),
+    ("release", "better", "--to", "production"),
 )
 """What to try then, in this order."""
 
