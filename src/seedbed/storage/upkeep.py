@@ -144,7 +144,7 @@ class _Verifier:
         kinds = self.store.kinds()
         newest = (self._readable(self.store.facts(Query(kind=kind, newest=True))) for kind in kinds)
         last = max((fact.number for facts in newest for fact in islice(facts, 1)), default=0)
-        number, chain, found = 0, Chain(), self._earlier_head in ("", GENESIS)
+        number, chain, is_there = 0, Chain(), self._earlier_head in ("", GENESIS)
         for fact in _by_number((self._readable(self.store.facts(Query(kind=kind))) for kind in kinds), last):
             self.count["facts"] += 1
             name = f"{fact.kind} fact {fact.key}"
@@ -152,9 +152,9 @@ class _Verifier:
                 self._problem(name, f"the number {fact.number} again", f"one after {number}")
             number = fact.number
             self._broken(chain.follow(fact))
-            found = found or chain.head == self._earlier_head
+            is_there = is_there or chain.head == self._earlier_head
         self._broken(chain.end())
-        if not found:
+        if not is_there:
             self._problem("chain", f"no link {short(self._earlier_head)}", "the one that was its end when you kept it")
         self.count["chained"], self.head = chain.linked, chain.head
 
