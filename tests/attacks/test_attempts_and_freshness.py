@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -247,3 +248,11 @@ async def test_a_group_with_one_that_knows_the_tasks_releases_none() -> None:
     best = await space.compare(OLD, [NEW, NEW_TOO], on=tasks(range(60)))
     assert best.ranking
     assert {each.verdict.mode for each in best.ranking.candidates} == {"exploratory"}
+
+
+async def test_a_look_after_the_verdict_does_not_hide_it() -> None:
+    """Honest work: an exploratory comparison after a confirmatory one leaves the release as it is."""
+    with closing(await serve_old(world([], [*range(60)]))) as space:
+        assert (await space.compare(OLD, NEW, on=tasks(range(30)))).mode == "confirmatory"
+        assert (await space.compare(OLD, NEW, on=tasks(range(30)), options=Comparing(seed=7))).mode == "exploratory"
+        assert await is_released(space, because="")

@@ -90,7 +90,7 @@ class Channels:
         return Verdict.recall(store, matches[0])
 
     def _newest_verdict(self, candidate: Digest, channel: str) -> Verdict | None:
-        """The newest one about live runs; only if there is none, one about replays."""
+        """The newest one that may release; else the newest about live runs; if there is none, one about replays."""
         store = self._resources.store
 
         def is_live(verdict: Verdict) -> bool:
@@ -101,6 +101,7 @@ class Channels:
 
         incumbent = channels.stable(store, channel)
         known = [each for each in reversed(verdicts(store, candidate)) if each.control == incumbent]
+        known.sort(key=lambda each: each.mode != "confirmatory" and not each.live)
         return next(filter(is_live, known), known[0] if known else None)
 
     async def promote(self, channel: str, *, because: str, share: float | None = None) -> Ref:
