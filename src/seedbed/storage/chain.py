@@ -76,7 +76,7 @@ def leaf(fact: Fact, promise: str = "") -> bytes:
         fact.subject,
         str(micros(fact.at)),
         fact.by,
-        "" if fact.value is None else canonical(fact.value),
+        "" if fact.value is None else repr(fact.value + 0.0),  # SQLite does not know -0.0
         canonical(fact.parents) if fact.parents else "",
         canonical(fact.tags) if fact.tags else "",
         promise or fact.commitment or canonical(fact.body),  # facts of older versions have no commitment

@@ -61,6 +61,7 @@ def test_a_change_of_anything_in_a_fact_is_named(changes: dict[str, Any]) -> Non
 def test_what_the_store_gives_and_how_a_time_is_written_make_no_difference() -> None:
     tokyo = timezone(timedelta(hours=9))
     assert leaf(replace(FACT, number=7, link="x", at=NOON.astimezone(tokyo), value=1.0), "c") == leaf(FACT, "c")
+    assert leaf(replace(FACT, value=-0.0), "c") == leaf(replace(FACT, value=0), "c")
 
 
 @pytest.mark.parametrize("count", [1, 2, GROUP, GROUP + 1, 3 * GROUP])

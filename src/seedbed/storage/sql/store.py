@@ -66,7 +66,7 @@ _Result = TypeVar("_Result")
 
 _GET = text("SELECT kind, body FROM content WHERE digest = :digest")
 _REF = ", ".join(REF)
-_HEAD = text("SELECT link, commitment FROM facts WHERE link IS NOT NULL ORDER BY number DESC LIMIT 1")
+_HEAD = "SELECT link, commitment FROM facts WHERE link IS NOT NULL ORDER BY number DESC LIMIT 1"
 
 
 class SqlStore:
@@ -205,10 +205,10 @@ class SqlStore:
 
     def _head(self, db: Connection) -> tuple[str, int]:
         """The last link, and how many facts came before the first with a commitment, if the next is that one."""
-        last = db.execute(_HEAD).first()
-        if last and last.commitment:
-            return last.link, 0
-        return (last.link if last else GENESIS), db.execute(text("SELECT count(*) FROM facts")).scalar_one()
+        link, commitment = db.exec_driver_sql(_HEAD).first() or (GENESIS, "")
+        if commitment:
+            return link, 0
+        return link, db.exec_driver_sql("SELECT count(*) FROM facts").scalar_one()
 
     def _known(self, db: Connection, names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
         """The names, kind and key, that have a fact."""
