@@ -19,7 +19,8 @@ c  a share of the control's passes is missing, and as many of the candidate's fa
    control's pass and as the candidate's fail;
 d  k attempts in a row, on fresh tasks each or on the same tasks with one run of the control, which all attempts share;
    "with futility" ends a test as soon as a bet has shown that the candidate is not better by 0.1. A test leaves over
-   what it had not spent when it ended, or with "refund only after the last unit" nothing if it ended before that.
+   what it had not spent when it ended, or with "refund only after the last unit", which is what seedbed does, nothing
+   if it ended before that.
    "computed" adds up, over the attempts until the first false winner, the chance of one given which tasks differ: the
    same share, known far more exactly, as it does not depend on the luck of the wins;
 e  several candidates in one attempt, with equal parts of its level, on the same tasks and one run of the control;
@@ -367,9 +368,9 @@ def main() -> None:
     parser.add_argument("--experiments", type=int, default=10_000, help="of each setting (default %(default)s)")
     parser.add_argument("--sequences", type=int, default=500, help="compared with seedbed (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default %(default)s)")
-    asked = parser.parse_args()
-    print_table(asked.experiments, asked.seed)
-    print_agreement(asked.sequences, asked.seed)
+    options = parser.parse_args()
+    print_table(options.experiments, options.seed)
+    print_agreement(options.sequences, options.seed)
 
 
 if __name__ == "__main__":

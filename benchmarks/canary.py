@@ -137,10 +137,10 @@ def ratios(streams: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--experiments", type=int, default=10_000, help="of each kind (default %(default)s)")
-    given, began = parser.parse_args(), time.monotonic()
-    guards(given.experiments)
-    ratios(given.experiments)
-    print(f"\n{given.experiments:,} experiments each, {time.monotonic() - began:.0f} s")
+    options, began = parser.parse_args(), time.monotonic()
+    guards(options.experiments)
+    ratios(options.experiments)
+    print(f"\n{options.experiments:,} experiments each, {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

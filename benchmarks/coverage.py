@@ -181,11 +181,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--experiments", type=int, default=10_000, help="of each setting (default %(default)s)")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="which tables (default: all)")
-    asked = parser.parse_args()
-    for part in asked.only:
+    options = parser.parse_args()
+    for part in options.only:
         print(f"\n{part}\n")
         least = (1.0, "")
-        for setting, held in PARTS[part](asked.experiments):
+        for setting, held in PARTS[part](options.experiments):
             print(f"| {' | '.join(setting)} | {held:.3f} |", flush=True)
             least = min(least, (held, ", ".join(setting)))
         print(f"\nleast coverage {least[0]:.3f}: {least[1]}")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from test_edited_store import edit, opened
-from world import NEW, OLD, serve_old, tasks, world
+from world import NEW, OLD, agent, serve_old, tasks, world
 
 import seedbed
 from seedbed import Workspace
@@ -234,3 +234,29 @@ async def test_a_playbook_compared_with_itself_is_no_attempt() -> None:
     with closing(await serve_old(world([], [*range(30)]))) as space:
         verdict = await space.compare(OLD, OLD, on=tasks(range(30)))
         assert (verdict.mode, space.experiments.attempts()) == ("exploratory", [])
+
+
+# Past releases
+
+
+async def moved_to(space: Workspace, playbook: seedbed.Playbook, experiment: str) -> None:
+    """Move the channel past its gates, with a verdict as its reason, as somebody with access to the store can."""
+    space.playbooks.keep(playbook, because="mine")
+    target = {"stable": playbook.digest, "how": "release", "verdict": experiment, "require": ["better"]}
+    ref = space.store.ref("channels/production")
+    space.store.move("channels/production", target, expected=ref, because="superior, see the verdict", by="eve")
+
+
+async def test_a_release_by_a_verdict_about_another_candidate_is_found() -> None:
+    with closing(await serve_old(world([], [*range(30)]))) as space:
+        verdict = await space.compare(OLD, NEW, on=tasks(range(30)))
+        await moved_to(space, agent("other"), verdict.experiment)
+        assert f"a verdict about {NEW.digest[3:13]} against {OLD.digest[3:13]}" in problems(space, verdict.experiment)
+
+
+async def test_a_release_by_a_verdict_that_is_not_superior_is_found() -> None:
+    with closing(await serve_old(world([1], [2]))) as space:
+        verdict = await space.compare(OLD, NEW, on=tasks(range(30)))
+        assert verdict.finding != "superior"
+        await moved_to(space, NEW, verdict.experiment)
+        assert f"the finding {verdict.finding}" in problems(space, verdict.experiment)

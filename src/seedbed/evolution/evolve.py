@@ -149,7 +149,7 @@ class _SearchLoop:
         return best
 
     def _decisive(self) -> Iterator[Wanted]:
-        """Rounds for whoever is the best, until that is one that was tried on enough tasks, if there are enough."""
+        """Rounds for the current best, until it was tried on enough tasks, if there are enough."""
         wanted: set[tuple[int, str]] = set()  # a run that fails may leave no score
         while len({*self.units.values()}) >= CHOOSING and (best := self._best()) and not self._tried_enough(best):
             scores = zip(self.pool.select, self.pool.row(best).tolist(), strict=True)

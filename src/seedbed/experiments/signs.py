@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +19,7 @@ SLOPE_ERROR = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(ABC):
     """One sign: at how many tasks it was looked for, and the gain that remains without it."""
 
     tasks: int
@@ -31,13 +32,13 @@ class Sign:
         return True
 
     @property
+    @abstractmethod
     def is_found(self) -> bool:
         """Whether it is clear enough to refuse a release."""
-        raise NotImplementedError
 
+    @abstractmethod
     def __str__(self) -> str:
         """What was seen."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

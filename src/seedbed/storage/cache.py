@@ -182,7 +182,7 @@ class CachedStore:
             return None
 
     def _mac(self, kind: str, key: str, text: bytes) -> bytes:
-        """Binds a text to its key by the store's secret, so that nobody who only knows the server can write a fact."""
+        """Binds a text to its key by the store's secret, so that access to the server is not enough to write a fact."""
         place = f"{self._fact_at(kind, key)}\n".encode()
         return hmac.digest(self._secret, place + text, "sha256")
 

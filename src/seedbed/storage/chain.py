@@ -64,7 +64,7 @@ def new_salt() -> str:
 
 
 def commitment(salt: str, body: str) -> str:
-    """The commitment to a body in canonical text. Whoever does not know the salt cannot confirm a guessed body."""
+    """The commitment to a body in canonical text. A guessed body cannot be confirmed without the salt."""
     return hashlib.blake2b(bytes.fromhex(salt) + body.encode(), digest_size=32).hexdigest()
 
 
@@ -169,7 +169,7 @@ def first_link(previous: str, fact: Fact) -> str:
 
 
 def _keeps_promise(fact: Fact) -> bool:
-    """Whether the body is the one committed to. Nobody can tell of an encrypted one without the key."""
+    """Whether the body is the one committed to. An encrypted one cannot be checked without the key."""
     if is_sealed(fact.body) and not fact.salt:
         return True
     try:

@@ -1,7 +1,7 @@
 """Signatures: a person signs what they registered, approved or released, with a key that the store does not hold.
 
 The public keys of people stand in the workspace file (`signers`), which version control keeps, and not in the store:
-whoever can write to the store can still not act in another person's name.
+someone who can write to the store still cannot act in another person's name.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Datasets:
     def retire(self, name: str, task: str, *, because: str) -> Retirement:
         """Take a task of a stored dataset out of use, such as one with a wrong answer.
 
-        If a result of it is known it counts as a missing answer in confirmatory comparisons, so that nobody gains by
+        If a result of it is known, it counts as a missing answer in confirmatory comparisons, so there is no gain in
         retiring what does not suit a candidate.
         """
         store, by, chosen = self._resources.store, self._resources.by, self._task(name, task)

@@ -28,7 +28,7 @@ CHANCE = 0.9
 CANARIES, LOOKS = 600, 100
 """How many canaries are simulated, and at how many moments each is looked at."""
 MOST = 1e9
-"""Nobody waits for so many outcomes."""
+"""The most outcomes that are simulated: a canary that needs more is not practical."""
 RARE = 1e-5
 """Outcomes of the control with a smaller probability are left out, for speed."""
 
