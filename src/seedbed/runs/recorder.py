@@ -30,6 +30,7 @@ from seedbed.runs.history import (
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
+from seedbed.settings.secrets import REDACTED, redact, redacted
 from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
@@ -128,6 +129,11 @@ class Recorder:
                 for key, body in known.items():
                     self._history.restore(key, body)
         self.failures += (Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run)))
+        if any(REDACTED in canonical(body) for body in (self._start, *self._known.values())):
+            raise RunError(
+                f"run {run[:10]}: found a record from which a secret was taken out, so its steps cannot be repeated "
+                "exactly; expected a whole one. Start a new run"
+            )
 
     @property
     def inputs(self) -> Json:
@@ -254,8 +260,8 @@ class Recorder:
             playbook=self.playbook,
             started=self._started,
             status=status,
-            output=json_copy(output),
-            error=error,
+            output=redacted(json_copy(output)),
+            error=redact(error),
             turns=tuple(self.turns),
             calls=tuple(self.calls),
             decisions=tuple(self.decisions),
@@ -304,7 +310,8 @@ class Recorder:
     async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> bool:
         at = self._started if kind in ("start", "run") else self._clock()
         tags = self._tags(kind, key)
-        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value, tags=tags)
+        stored = redacted(body)
+        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=stored, value=value, tags=tags)
         return await self._journal.add(fact)
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:
