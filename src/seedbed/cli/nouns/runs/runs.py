@@ -131,7 +131,7 @@ def export(
     writers = {"json": to_json, "markdown": to_markdown, "html": to_html}
     if to is None:
         ending = file.suffix.lower().removeprefix(".") if file else ""
-        to = {"md": "markdown", "htm": "html"}.get(ending, ending) or "markdown"
+        to = {"htm": "html", "html": "html", "json": "json", "pdf": "pdf"}.get(ending, "markdown")
     if to not in (*writers, "pdf"):
         expected = ", ".join((*writers, "pdf"))
         raise typer.BadParameter(f"found {to!r}; expected one of: {expected}", param_hint="--format")
