@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any, Literal
 
 __all__ = [
@@ -66,21 +67,27 @@ class Problem:
 
 
 class SeedbedError(Exception):
-    """Something a user can act on. The command line prints its text and no traceback."""
+    """Something a user can act on, said in words or by a Problem. The command line prints its text and no traceback."""
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*said)
+        self.problems = tuple(each for each in said if isinstance(each, Problem)) or (Problem("", str(self), ""),)
+        """What is wrong; of an error in words alone, one problem that found just that."""
 
 
 class DocumentError(SeedbedError):
     """Everything that is wrong with one source, not only the first problem."""
 
     def __init__(self, problems: Iterable[Problem], source: str = "") -> None:
-        self.problems = tuple(problems)
-        self.source = source
-        lines = [str(problem) for problem in self.problems]
+        every = tuple(problems)
+        lines = [str(problem) for problem in every]
         head = f"{source}: " if source else ""
         if len(lines) == 1:
             super().__init__(head + lines[0])
         else:
             super().__init__(f"{head}{len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines))
+        self.problems = every
+        self.source = source
 
     def __reduce__(self) -> Any:
         return type(self), (self.problems, self.source)
@@ -153,9 +160,22 @@ class ReleaseRefused(SeedbedError):
     def __init__(self, refusals: Iterable[Problem]) -> None:
         self.refusals = tuple(refusals)
         super().__init__("release refused\n" + "\n".join(f"  {refusal}" for refusal in self.refusals))
+        self.problems = self.refusals
 
     def __reduce__(self) -> Any:
         return type(self), (self.refusals,)
+
+
+def expect_type(value: object, kind: type | UnionType, at: str, expected: str, remedy: str = "") -> None:
+    """Raise SettingsError for an argument of another type than the one that is meant."""
+    if not isinstance(value, kind):
+        raise SettingsError([Problem(at, shown(value), expected, remedy)])
+
+
+def expect_function(value: object, at: str, name: str | None = None) -> None:
+    """Raise SettingsError for what cannot be called, or has neither a name nor was given one."""
+    if not callable(value) or not (name or hasattr(value, "__name__")):
+        raise SettingsError([Problem(at, shown(value), "a function that has a name", f"Write @{at} above a function.")])
 
 
 def shown(value: object, limit: int = 60) -> str:
