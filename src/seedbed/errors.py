@@ -24,7 +24,8 @@ Each message says what was found, what was expected and what to do next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Literal
@@ -65,14 +66,22 @@ class Problem:
         text = f"{self.path}: found {self.found}; expected {self.expected}"
         return f"{text}. {self.remedy}" if self.remedy else text
 
+    @classmethod
+    def read(cls, text: str) -> Problem:
+        """What a message says, if it is written as problems are; of any other all of it was found."""
+        match = _MESSAGE.fullmatch(text)
+        return cls(*(part or "" for part in match.groups())) if match else cls("", text, "")
+
+
+_MESSAGE = re.compile(r"(?:(.*?): )?found (.*?); expected (.*?)(?:\. (.*))?", re.DOTALL)
+
 
 class SeedbedError(Exception):
     """Something a user can act on, said in words or by a Problem. The command line prints its text and no traceback."""
 
     def __init__(self, *said: object) -> None:
         super().__init__(*said)
-        self.problems = tuple(each for each in said if isinstance(each, Problem)) or (Problem("", str(self), ""),)
-        """What is wrong; of an error in words alone, one problem that found just that."""
+        self.problems = tuple(each for each in said if isinstance(each, Problem)) or (Problem.read(str(self)),)
 
 
 class DocumentError(SeedbedError):
@@ -183,3 +192,26 @@ def shown(value: object, limit: int = 60) -> str:
     text = repr(value) if not isinstance(value, str) else f'"{value}"'
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "above {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "below {lt}",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+}
+
+
+def in_words(kind: str, message: str, limits: Mapping[str, object]) -> str:
+    """What pydantic expected, as people say it: from the type, message and context of one of its errors."""
+    return _EXPECTED[kind].format(**limits) if kind in _EXPECTED else message.removeprefix("Input should be ")

@@ -108,15 +108,10 @@ class Comparing:
         for path, size in (("effect", self.effect), ("margin", self.margin)):
             expect(size is None or (is_number(size) and 0 < size < 1), path, size, "above 0 and below 1")
         expect(isinstance(self.discordance, int | float | None), "discordance", self.discordance, "a share, up to 1")
-        expect(
-            is_whole(self.replicates) and self.replicates >= 1,
-            "replicates",
-            self.replicates,
-            "at least 1, a whole number",
-        )
-        first = self.first_replicates
-        are_whole = isinstance(first, tuple) and len(first) == 2 and all(is_whole(each) and each >= 0 for each in first)
-        expect(are_whole, "first_replicate", self.first_replicate, "at least 0")
+        count, first = self.replicates, self.first_replicates
+        expect(is_whole(count) and count >= 1, "replicates", count, "at least 1, a whole number")
+        fits = isinstance(first, tuple) and len(first) == 2 and all(is_whole(each) and each >= 0 for each in first)
+        expect(fits, "first_replicate", self.first_replicate, "at least 0, a whole number or two")
         expect(is_whole(self.seed), "seed", self.seed, "a whole number")
         expect(isinstance(self.channel, str), "channel", self.channel, "the name of a channel")
         return problems or [*self._misfits()]

@@ -188,10 +188,10 @@ def open_worker(launch: Launch) -> WorkerSpace:
 
 def expect_order(playbook: object, tasks: object) -> None:
     """Refuse files in the wrong order. Raises PlaybookError."""
-    if isinstance(playbook, str | Path) and isinstance(tasks, str | Path):
-        if Path(playbook).suffix in DATASET_FILES and Path(tasks).suffix in (".yaml", ".yml"):
-            remedy = "The playbook comes first, then the tasks."
-            raise PlaybookError([Problem("playbook", f"the dataset {playbook}", "a playbook", remedy)])
+    endings = [Path(each).suffix if isinstance(each, str | Path) else "" for each in (playbook, tasks)]
+    if endings[0] in DATASET_FILES and endings[1] in (".yaml", ".yml"):
+        remedy = "The playbook comes first, then the tasks."
+        raise PlaybookError([Problem("playbook", f"the dataset {playbook}", "a playbook", remedy)])
 
 
 def expect_readable(workspace: Path | None, metrics: Iterable[str], tasks: str | None = None) -> None:

@@ -90,6 +90,8 @@ class Resources:
     def open(cls, settings: Settings) -> Resources:
         """Open the store that the settings name, with its cache and its encryption."""
         switch_on(settings)
+        if settings.signing_key:
+            SigningKey(settings.signing_key)  # a wrong key is refused now, not when all is done
         key = MasterKey.from_environment() if settings.encrypted else None
         redis = redis_at(settings.cache) if settings.cache else None
         store = open_store(store_url(settings))

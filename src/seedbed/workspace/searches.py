@@ -44,8 +44,11 @@ class Searches:
         """
         options = SearchOptions() if options is None else options
         expect_type(options, SearchOptions, "options", "SearchOptions", "Write seedbed.SearchOptions(demos=4).")
-        named = {"optimizer": optimizer, "budget": budget}
-        return replace(options, **{name: value for name, value in named.items() if value is not None})
+        return replace(
+            options,
+            optimizer=options.optimizer if optimizer is None else optimizer,
+            budget=options.budget if budget is None else budget,
+        )
 
     def plan(self, playbook: AnyPlaybook, tasks: Tasks, options: SearchOptions | None = None) -> Plan:
         """Everything that decides a search. Nothing is spent. Raises SettingsError, PlaybookError or DatasetError."""
