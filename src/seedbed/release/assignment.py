@@ -131,9 +131,8 @@ class Reader:
 def unknown_channel(store: Store, channel: str) -> NotFound:
     known = [ref.name.removeprefix("channels/") for ref in store.refs("channels/")]
     remedy = suggestion(channel, known) or f"Release a playbook to it first: seedbed release PLAYBOOK --to {channel}"
-    return NotFound(
-        f"no release on channel {shown(channel)}. Channels with one: {', '.join(known) or 'none yet'}. {remedy}"
-    )
+    others = ", ".join(known) or "none yet"
+    return NotFound(f"no release on channel {shown(channel)}. Channels with one: {others}. {remedy}")
 
 
 # Which playbook a unit gets
