@@ -246,11 +246,11 @@ def _wrong_arguments(
             problem = unknown_key(path, str(place[-1]), known if len(place) == 1 else ["those that it has"])
         elif each["type"] == "missing":
             problem = Problem(path, "nothing", "a value", SET_THEM)
-        elif each["type"] == "value_error":  # the model's own words
-            problem = Problem(path, each["msg"].removeprefix("Value error, "), accepted, SET_THEM)
         else:
-            words = in_words(each["type"], each["msg"], each.get("ctx", {}))
-            problem = Problem(path, type(value).__name__, words, SET_THEM)
+            words = in_words(each["type"], each["msg"].removeprefix("Value error, expected "), each.get("ctx", {}))
+            own = words.removeprefix("Value error, ")  # what the model says is wrong
+            found = (own, accepted) if own != words else (type(value).__name__, words)
+            problem = Problem(path, *found, SET_THEM)
         if path in problems:  # another type that it may have
             problem = replace(problem, expected=f"{problems[path].expected} or {problem.expected}")
         problems[path] = problem
@@ -258,15 +258,14 @@ def _wrong_arguments(
 
 
 def _place(each: ErrorDetails, args: Mapping[str, Any]) -> tuple[list[int | str], Any]:
-    """Where an argument is wrong, and its value; pydantic ends the place with the types that it tried."""
+    """Where an argument is wrong, and its value; pydantic puts the types that it tried in between."""
     place: list[int | str] = []
     value: Any = args
     for key in each["loc"]:
         within = key in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(key, int)
-        if not within and each["type"] != "missing":
-            break
-        place.append(key)
-        value = value[key] if within else None
+        if within or each["type"] == "missing":
+            place.append(key)
+            value = value[key] if within else None
     return place, value
 
 
