@@ -16,6 +16,7 @@ SeedbedError
 │  ├─ NotFound
 │  ├─ RefMoved            someone moved the ref first
 │  ├─ StoreDamaged        stored content has changed
+│  ├─ StoreUnavailable    the store cannot be reached
 │  └─ StoreTooNew         written by a newer seedbed
 └─ ReleaseRefused         gates refused a release; lists all refusals
 
@@ -50,6 +51,7 @@ __all__ = [
     "StoreDamaged",
     "StoreError",
     "StoreTooNew",
+    "StoreUnavailable",
 ]
 
 

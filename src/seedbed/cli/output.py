@@ -197,8 +197,8 @@ def problems_of(error: Exception) -> tuple[Problem, ...]:
     if not isinstance(error, typer.BadParameter):
         return (replace(Problem.read(_message(error)), remedy=remedy),)
     hint = error.param_hint or (error.param.get_error_hint() if error.param else "")
-    found = Problem.read(error.message or _message(error))
-    return (replace(found, path=str(hint).replace("'", ""), remedy=found.remedy or remedy),)
+    problem = Problem.read(error.message or _message(error))
+    return (replace(problem, path=str(hint).replace("'", ""), remedy=problem.remedy or remedy),)
 
 
 def show_error(error: Exception, as_json: bool) -> None:

@@ -283,8 +283,8 @@ def _read_texts(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as wrong:
-        found, remedy = wrong.strerror or "an unreadable file", "Check the path."
-        raise PlaybookError([Problem("file", found, "a file with one text on each line", remedy)], str(path)) from None
+        failure, remedy = wrong.strerror or "an unreadable file", "Check the path."
+        raise PlaybookError([Problem("file", failure, "a file of texts, one a line", remedy)], str(path)) from None
     except UnicodeDecodeError as wrong:
-        found, remedy = f"a byte that is not UTF-8, number {wrong.start}", "Save it as UTF-8."
-        raise PlaybookError([Problem("file", found, "UTF-8 text", remedy)], str(path)) from None
+        failure, remedy = f"a byte that is not UTF-8, number {wrong.start}", "Save it as UTF-8."
+        raise PlaybookError([Problem("file", failure, "UTF-8 text", remedy)], str(path)) from None

@@ -92,8 +92,8 @@ class Model:
             if isinstance(error, ValidationError):
                 at = f"models.{self.name}.args"
                 raise SettingsError(_wrong_arguments(error, kind, args, at, expected)) from None
-            found = f"{type(error).__name__}: {shown(str(error), 300)}"
-            raise self._error("args", found, expected, SET_THEM) from None
+            failure = f"{type(error).__name__}: {shown(str(error), 300)}"
+            raise self._error("args", failure, expected, SET_THEM) from None
 
     def redact(self, text: str) -> str:
         """A text without the secrets of this model, which its provider may quote in an error."""
@@ -249,8 +249,8 @@ def _wrong_arguments(
         else:
             words = in_words(each["type"], each["msg"].removeprefix("Value error, expected "), each.get("ctx", {}))
             own = words.removeprefix("Value error, ")  # what the model says is wrong
-            found = (own, accepted) if own != words else (type(value).__name__, words)
-            problem = Problem(path, *found, SET_THEM)
+            said = (own, accepted) if own != words else (type(value).__name__, words)
+            problem = Problem(path, *said, SET_THEM)
         if path in problems:  # another type that it may have
             problem = replace(problem, expected=f"{problems[path].expected} or {problem.expected}")
         problems[path] = problem

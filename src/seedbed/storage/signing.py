@@ -118,8 +118,8 @@ def _decoded(text: str, path: str) -> bytes:
         key = b""
     if len(key) != KEY_BYTES:
         is_path = path == "signing_key" and (text.startswith(("/", ".", "~")) or "." in text or "\\" in text)
-        found, remedy = ("the path of a file", FROM_FILE) if is_path else ("something else", MAKE_ONE)
-        raise SettingsError([Problem(path, found, f"base64 of {KEY_BYTES} bytes, the key itself", remedy)])
+        actual, remedy = ("the path of a file", FROM_FILE) if is_path else ("something else", MAKE_ONE)
+        raise SettingsError([Problem(path, actual, f"base64 of {KEY_BYTES} bytes, the key itself", remedy)])
     return key
 
 

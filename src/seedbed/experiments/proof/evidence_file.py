@@ -179,9 +179,9 @@ def _members(path: Path) -> tuple[dict[str, bytes], list[Problem]]:
         with zipfile.ZipFile(BytesIO(whole)) as archive:
             texts = {name: archive.read(name) for name in archive.namelist()}
     except OSError as wrong:
-        found = "no such file" if isinstance(wrong, FileNotFoundError) else wrong.strerror or "an unreadable file"
+        failure = "no such file" if isinstance(wrong, FileNotFoundError) else wrong.strerror or "an unreadable file"
         remedy = "Check the path; `seedbed evidence export` writes such a file."
-        raise NotFound(Problem(str(path), found, "an evidence file", remedy)) from None
+        raise NotFound(Problem(str(path), failure, "an evidence file", remedy)) from None
     except Exception as wrong:  # noqa: BLE001 - a damaged archive raises errors of many kinds
         raise SeedbedError(f"{path}: found no whole archive ({wrong}); expected an evidence file") from None
     intact = whole[-COMMENT_BYTES:].decode(errors="replace") == _digest(whole[:-COMMENT_BYTES])
