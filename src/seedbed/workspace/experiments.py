@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from seedbed.errors import Problem, SettingsError
+from seedbed.errors import Problem, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.experiments.compare import abort, compare
@@ -71,7 +71,8 @@ class Experiments:
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
-        options = options or DEFAULT
+        options = DEFAULT if options is None else options
+        expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, metric or "rating", options)
         chosen = self._execution.metric(metric or "exact_match")
