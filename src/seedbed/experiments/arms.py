@@ -113,18 +113,23 @@ async def _settle(cell: Cell, failed: FailedRuns, context: EvaluationContext) ->
 async def _cells_by_workers(
     arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
-    """The same by other processes: each arm in its order, both at the same time."""
+    """The same by other processes: each arm in its order, both at the same time. What has failed before is not run."""
     assert context.remote
-    streams = [context.remote.cells(playbook, [*chain(*plan)], [metric], context) for playbook, plan in arms]
+    remote, earlier = context.remote, {cell.key: cell for cell in failed.cells}
 
-    async def take(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
-        cells = [(await anext(stream))[0] for _ in range(count)]
-        return cells if context.ledger.is_short else [await _settle(cell, failed, context) for cell in cells]
+    async def stream(playbook: Playbook, plan: ArmItems) -> AsyncGenerator[list[Cell], None]:
+        naming = Naming(playbook.digest, context.identity(playbook), [metric.identity])
+        known = [[earlier.get(naming(*item).cells[0]) for item in unit] for unit in plan]
+        todo = [item for unit, cells in zip(plan, known, strict=True) for item, cell in zip(unit, cells, strict=True) if not cell]
+        async with aclosing(remote.cells(playbook, todo, [metric], context)) as coming:
+            for unit in known:
+                cells = [cell or (await anext(coming))[0] for cell in unit]
+                yield cells if context.ledger.is_short else [await _settle(cell, failed, context) for cell in cells]
 
+    streams = [stream(playbook, plan) for playbook, plan in arms]
     try:
-        for number in range(len(arms[0][1])):
-            counts = [len(plan[number]) for _, plan in arms]
-            yield list(await asyncio.gather(*map(take, streams, counts)))
+        for _ in arms[0][1]:
+            yield list(await asyncio.gather(*map(anext, streams)))
     finally:
-        for stream in streams:
-            await stream.aclose()
+        for each in streams:
+            await each.aclose()
