@@ -100,6 +100,17 @@ async def test_a_hundred_lucky_candidates_do_not_make_a_winner() -> None:
     assert (late.finding, late.mode, late.attempt) == ("inconclusive", "confirmatory", 5)
 
 
+async def test_an_error_rate_that_no_gate_accepts_uses_up_no_attempt() -> None:
+    """Otherwise a look at a rate that can never release would leave an honest attempt nearly nothing."""
+    space = await serve_old(world([], [*range(80)]))
+    loose = await space.compare(OLD, NEW, on=tasks(range(40)), options=Comparing(alpha=0.2))
+    assert (loose.finding, loose.mode, loose.attempt) == ("superior", "exploratory", 0)
+    with pytest.raises(ReleaseRefused, match=r"an error rate of 0\.2 releases nothing, as at most 0\.05 may"):
+        await space.release(NEW, to="production", because=loose)
+    honest = await space.compare(OLD, NEW_TOO, on=tasks(range(40, 80)))
+    assert (honest.attempt, honest.alpha) == (1, 0.05 * 15 / 16)
+
+
 async def test_a_comparison_is_resumed_as_the_attempt_that_it_was() -> None:
     space = await serve_old(world([], [*range(30)]))
     one = await space.compare(OLD, NEW, on=tasks(range(30)))

@@ -101,7 +101,10 @@ class Registration:
             return "a playbook was compared with itself"
         if self.replayed:
             return "replays prove nothing about live runs"
-        return "" if self.options.attempts else "no channel serves the control"
+        terms = self.options.attempts
+        if terms and self._alpha > terms.most:
+            return f"an error rate of {self._alpha:g} releases nothing, as at most {terms.most:g} may"
+        return "" if terms else "no channel serves the control"
 
     def _attempt(self, parts: Sequence[_Part], taken: Mapping[str, Any]) -> list[Registered]:
         """The experiments of an attempt with this level and number."""

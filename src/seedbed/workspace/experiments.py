@@ -115,8 +115,11 @@ class Experiments:
             return options
         channels = [self._resources.protection(channel) for channel in serving]
         slices = dict.fromkeys(terms for channel in channels for terms in build_slice_terms(channel))
-        first = min(channel.attempts.first for channel in channels)
-        return replace(options, attempts=AttemptTerms(first), slices=tuple(slices))
+        terms = AttemptTerms(
+            min(channel.attempts.first for channel in channels),
+            max((each for channel in channels if (each := channel.highest_error) is not None), default=1.0),
+        )
+        return replace(options, attempts=terms, slices=tuple(slices))
 
     def compare_live(
         self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None

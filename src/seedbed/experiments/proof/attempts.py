@@ -24,9 +24,13 @@ FIRST = 15 / 16
 
 @dataclass(frozen=True, slots=True)
 class AttemptTerms:
-    """How the error rate is divided: the first attempt gets the share `first`, all others together the rest."""
+    """How the error rate is divided: the first attempt gets the share `first`, all others together the rest.
+
+    `most` is the highest error rate that may release anything: a comparison at another is no attempt.
+    """
 
     first: float = FIRST
+    most: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.first <= 1:
