@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_bound_evidence import moved_to, problems
 from world import NEW, OLD, is_released, says_yes, serve_old, tasks, world
 
 from seedbed import Dataset, Workspace
@@ -119,3 +120,25 @@ async def test_an_edited_score_of_a_tag_is_found(tmp_path: Path) -> None:
         with closing(open_store(f"sqlite:///{copy}")) as store:
             problems = verify(store, [verdict.experiment])[verdict.experiment]
         assert [each for each in problems if each.path.startswith("slices")]
+
+
+async def test_a_past_release_of_a_candidate_that_was_worse_on_a_tag_is_found() -> None:
+    space = await space_of(HIDDEN)
+    verdict = await space.compare(OLD, NEW, on=tagged())
+    await moved_to(space, NEW, verdict.experiment, *GATES)
+    assert 'found a candidate that is worse on "geometry"' in problems(space, verdict.experiment)
+
+
+async def test_nor_is_one_that_was_never_looked_at_by_tag_overlooked() -> None:
+    """The gates say that it was: on other terms, or by a channel that does not ask for it."""
+    space = await space_of(BETTER)
+    verdict = await space.compare(OLD, NEW, on=tagged())
+    await moved_to(space, NEW, verdict.experiment, "better", {"no_slice_worse": {"margin": 0.02}})
+    assert "no results by tag before it; expected some" in problems(space, verdict.experiment)
+
+
+async def test_an_honest_release_by_tag_is_verified() -> None:
+    space = await space_of(BETTER)
+    verdict = await space.compare(OLD, NEW, on=tagged())
+    assert await is_released(space, because=verdict)
+    assert not any(space.experiments.verify().values())
