@@ -17,7 +17,10 @@ from world import NEW, OLD, is_released, says_yes, serve_old, tasks, world
 from seedbed import Dataset, Workspace
 from seedbed.errors import ReleaseRefused
 from seedbed.experiments.proof.certificate import verify
+from seedbed.experiments.slices import SliceProgress
+from seedbed.reports.experiment.view import status_line
 from seedbed.settings import Settings
+from seedbed.stats.sequential.rule import Answer
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Store
@@ -75,6 +78,18 @@ async def test_one_that_is_better_or_equal_on_all_tags_is_released() -> None:
     assert verdict.slices
     assert not verdict.slices.worse
     assert await is_released(space, because=verdict)
+
+
+async def test_whoever_watches_sees_how_the_tags_are_decided() -> None:
+    space = await space_of(HIDDEN)
+    seen: list[Any] = []
+    verdict = await space.compare(OLD, NEW, on=tagged(), on_event=seen.append)
+    assert verdict.slices
+    after = [each for each in seen if isinstance(each, SliceProgress)]
+    assert [type(each) is Answer for each in seen[: verdict.tasks]] == [True] * verdict.tasks
+    assert len(after) == len(seen) - verdict.tasks > 0
+    assert (after[0].tags, after[0].open, after[-1].open, after[-1].tasks) == (6, 6, 0, verdict.slices.tasks)
+    assert status_line(after[-1], 180, 0.05).startswith("superior; looking for tags that are worse: 6 of 6 decided")
 
 
 async def test_nothing_more_is_run_where_no_channel_asks_for_it_and_the_verdict_is_the_same() -> None:

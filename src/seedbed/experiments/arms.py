@@ -120,7 +120,12 @@ async def _cells_by_workers(
     async def stream(playbook: Playbook, plan: ArmItems) -> AsyncGenerator[list[Cell], None]:
         naming = Naming(playbook.digest, context.identity(playbook), [metric.identity])
         known = [[earlier.get(naming(*item).cells[0]) for item in unit] for unit in plan]
-        todo = [item for unit, cells in zip(plan, known, strict=True) for item, cell in zip(unit, cells, strict=True) if not cell]
+        todo = [
+            item
+            for unit, cells in zip(plan, known, strict=True)
+            for item, cell in zip(unit, cells, strict=True)
+            if not cell
+        ]
         async with aclosing(remote.cells(playbook, todo, [metric], context)) as coming:
             for unit in known:
                 cells = [cell or (await anext(coming))[0] for cell in unit]

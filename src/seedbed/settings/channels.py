@@ -172,7 +172,9 @@ class ChannelSettings(Section):
     @property
     def highest_error(self) -> float | None:
         """The highest error rate that its gates `better` accept; None if it has none."""
-        return min((gate.options.error for gate in self.require if isinstance(gate.options, BetterOptions)), default=None)
+        return min(
+            (gate.options.error for gate in self.require if isinstance(gate.options, BetterOptions)), default=None
+        )
 
     @property
     def review(self) -> ReviewOptions:
