@@ -75,6 +75,38 @@ async def test_nor_if_a_copy_of_the_served_one_found_them() -> None:
     assert not await is_released(space, because=verdict)
 
 
+@pytest.mark.parametrize("playbook", [OLD, Playbook.from_document({**OLD.document(), "meta": {"note": "for looking"}})])
+async def test_nor_if_they_were_found_by_running_it_without_a_metric(playbook: Playbook) -> None:
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    runs = {task.id: await space.run(playbook, **task.inputs) for task in tasks(range(69))}
+    failed = [int(name[1:]) for name, run in runs.items() if run.output != "yes"]
+    verdict = await space.compare(OLD, NEW, on=tasks(failed))
+    assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
+    with pytest.raises(ReleaseRefused, match="results of the control were known before this set of tasks was named"):
+        await space.release(NEW, to="production", because=verdict)
+
+
+async def test_nor_by_running_the_candidate_where_it_answers_well() -> None:
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    runs = {task.id: await space.run(NEW, **task.inputs) for task in tasks(range(69))}
+    won = [int(name[1:]) for name, run in runs.items() if run.output == "yes"]
+    verdict = await space.compare(OLD, NEW, on=tasks(won))
+    assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
+    assert not await is_released(space, because=verdict)
+
+
+async def test_a_dataset_stored_before_it_was_run_by_hand_stays_a_fair_sample() -> None:
+    """Honest work: somebody tries the served one on some tasks of a dataset, and compares on all of it."""
+    space = await serve_old(world([], [*range(30)]))
+    space.datasets.add("mail", tasks(range(30)), because="new")
+    for task in tasks(range(5)):
+        await space.run(OLD, **task.inputs)
+    verdict = await space.compare(OLD, NEW, on="mail")
+    assert (verdict.finding, verdict.mode) == ("superior", "confirmatory")
+    assert not any(space.experiments.verify().values())
+    assert await is_released(space, because=verdict)
+
+
 async def test_a_defeat_is_followed_by_a_stricter_attempt() -> None:
     """Each attempt on new tasks gets less of the error rate, whoever the candidate is."""
     space = await serve_old(world([], [*range(100, 106), *range(200, 206)]))

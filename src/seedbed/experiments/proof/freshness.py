@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from seedbed.errors import DatasetError, NotFound, Problem
-from seedbed.evaluation.cells import run_of
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.seal import retirements, seals, without
@@ -104,20 +103,17 @@ def first_results(
     read: Collection[str] | None = None,
     before: float = math.inf,
 ) -> dict[Digest, float]:
-    """The tasks, by their keys, at which any of the playbooks was scored, and the number of the first such score.
+    """The tasks, by their keys, on which any of the playbooks was run, scored or not, and the number of the first such
+    run: whoever ran it has seen the answer.
 
     By default all playbooks. `read` names the inputs that count, as in `task_key`.
     """
     known: dict[Digest, float] = {}
     for playbook in [None] if playbooks is None else playbooks:
-        scored: dict[str, float] = {}
-        for cell in store.facts(Query(kind="cell", subject=playbook)):
-            if cell.number < before:
-                scored.setdefault(run_of(cell.key), cell.number)
-        for start in store.facts(Query(kind="start", subject=playbook)) if scored else ():
-            if start.key in scored:
+        for start in store.facts(Query(kind="start", subject=playbook)):
+            if start.number < before:
                 key = task_key(start.body["inputs"], read)
-                known[key] = min(known.get(key, math.inf), scored[start.key])
+                known[key] = min(known.get(key, math.inf), start.number)
     return known
 
 
