@@ -141,8 +141,8 @@ class Registration:
         library = Library(self._store, self.context.by)
         for playbook in (self.control, candidate):  # `verify` needs both
             library.keep(playbook, because="compared")
-        draws = (self.options.seed, self.options.first_replicates)
-        known = freshness(library, self.control, candidate, self.tasks, draws=draws, before=before)
+        draft = self._plan(candidate, self.tasks, self.options.design(self._alpha, self.options.registered_rule()))
+        known = freshness(library, draft, self.tasks, before=before)
         tasks, why = self.tasks, known.exploratory
         if self.options.fresh:
             tasks, why = fresh_units(tasks, known, inputs_read(self.control, candidate)), ""

@@ -239,9 +239,7 @@ def _unfounded(store: Store, plan: Experiment, tasks: Dataset) -> list[Problem]:
     if taken is None:
         expected = f"attempt {plan.attempt} to replace {short(plan.control)}"
         return [Problem("attempt", "an experiment that was not registered as one", expected)]
-    control, candidate = library.get(plan.control), library.get(plan.candidate)
-    draws = (plan.seed, plan.first_replicates)
-    known = freshness(library, control, candidate, tasks, draws=draws, before=taken.number)
+    known = freshness(library, plan, tasks, before=taken.number)
     problems = check_attempts(store, plan.control)
     if known.seen or known.exploratory:
         why = known.exploratory or f"results of the candidate were known at {len(known.seen)} of {known.tasks} tasks"
