@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -30,7 +31,11 @@ ArmPlans = Sequence[tuple[Playbook, ArmItems]]
 def run_arms(
     arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
-    """The cells of each arm, unit by unit: known ones, or those of new runs, here or by other processes."""
+    """The cells of each arm, unit by unit: known ones, or those of new runs, here or by other processes.
+
+    Which arm goes first at a unit is drawn from the experiment, so that a metric or a judge that remembers cannot tell
+    whose answer it is shown; other processes get each arm by itself.
+    """
     return (_cells_by_workers if context.remote else _cells)(arms, metric, replace(context, tries=TRIES), failed)
 
 
@@ -67,11 +72,13 @@ async def _cells(
     pays = [await _payer(playbook, [*chain(*plan)], metric, context, failed) for playbook, plan in arms]
 
     async def perform(number: int) -> list[list[Cell]]:
-        each_run = zip(*(plan[number] for _, plan in arms), strict=True)
-        turns = [(pay, item) for run in each_run for pay, item in zip(pays, run, strict=True)]
-        async with aclosing(in_order(turns, lambda turn: turn[0](turn[1]), at_once=context.at_once)) as coming:
-            cells = [cell async for cell in coming]
-        return [cells[arm :: len(arms)] for arm in range(len(arms))]
+        turns = [(pay, item) for pay, (_, plan) in zip(pays, arms, strict=True) for item in plan[number]]
+        places = random.Random(f"{failed.of} {turns[0][1][0].id}").sample(range(len(turns)), len(turns))
+        drawn = [turns[place] for place in places]
+        async with aclosing(in_order(drawn, lambda turn: turn[0](turn[1]), at_once=context.at_once)) as coming:
+            cells = dict(zip(places, [cell async for cell in coming], strict=True))
+        size = len(turns) // len(arms)
+        return [[cells[arm * size + place] for place in range(size)] for arm in range(len(arms))]
 
     largest = len(arms) * max(map(len, arms[0][1]))
     numbers = range(len(arms[0][1]))
