@@ -3,16 +3,16 @@ of the control.
 
     python benchmarks/choices.py [--experiments 10000] [--seed 0]
 
-Nothing here is the code of seedbed. 300 tasks; alpha is 0.05, of which a first attempt has 15/16. The control's results on all tasks are known and kept; the
-candidate is run afterwards and is exactly as good as the control by every metric. "fixed" is an agent that always
-answers a task alike, "noisy" one whose chance of a right answer depends on the task.
+Nothing here is the code of seedbed. 300 tasks; alpha is 0.05, of which a first attempt has 15/16. The control's results
+on all tasks are known and kept; the candidate is run afterwards and is exactly as good as the control by every metric.
+"fixed" is an agent that always answers a task alike, "noisy" one whose chance of a right answer depends on the task.
 
 metric      the one of so many by which the control did worst; the scores of an answer by two metrics are correlated;
             exact test
 replicates  the first so many of 5, by whose mean the control did worst; one-sided t-test of the tasks' mean differences
 rule        the one that is most likely to call the candidate better, given how well the control did, as learned from
-            half of the experiments and tried on the others: exact test, bets, sequential probability ratio for a gain of
-            0.1; all three are looked at after every task
+            half of the experiments and tried on the others: exact test, bets, sequential probability ratio for a gain
+            of 0.1; all three are looked at after every task
 "honest" is the first metric, one replicate, the exact test. Each share is given with its exact 95 % interval.
 """
 

@@ -113,10 +113,15 @@ def take_attempt(
     """The next attempt to replace a playbook, taken for an experiment, or for those of several candidates together.
 
     `planned` returns them for the level and the number of the attempt. An attempt is taken by a fact with a unique
-    key: a process that finds it taken takes the next. It stays taken even if the experiments never end.
+    key: a process that finds it taken for something else takes the next. It stays taken even if the experiments never
+    end.
     """
     while True:
         known = attempts(store, incumbent)
+        for fact in known:
+            begun = planned(fact.body["level"], fact.body["number"])
+            if [plan.digest for plan in begun] == experiments_of(fact):
+                return fact
         number, share = len(known) + 1, _share(store, known, terms)
         plans = planned(rate * share, number)
         body: Json = {
