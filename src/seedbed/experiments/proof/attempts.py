@@ -118,7 +118,7 @@ def take_attempt(
     """
     while True:
         known = attempts(store, incumbent)
-        for fact in known:
+        for fact in (each for each in known if each.body["rate"] == rate):
             begun = planned(fact.body["level"], fact.body["number"])
             if [plan.digest for plan in begun] == experiments_of(fact):
                 return fact
