@@ -230,8 +230,8 @@ def _is_late(store: Store, pair: _Pair) -> bool:
 
 def _is_proven(store: Store, pair: _Pair) -> bool:
     """Whether the candidate was found better before, which is enough: what users say of it need be no attempt."""
-    found = (each for each in verdicts(store, pair.candidate) if each.control == pair.control)
-    return any((each.mode, each.finding) == ("confirmatory", "superior") for each in found)
+    best = (pair.control, "confirmatory", "superior")
+    return any((each.control, each.mode, each.finding) == best for each in verdicts(store, pair.candidate))
 
 
 def _standing(library: Library, channel: str, plan: Experiment, options: LiveOptions) -> LiveComparison:

@@ -42,8 +42,8 @@ def unit_of(task: Task) -> str:
 def normal_text(text: str, case: Case = "fold") -> str:
     """A text without what makes no difference to what it asks."""
     if text.isascii():  # the same, ten times as fast: there may be very many runs to look through
-        kept = text.translate(_CONTROLS)
-        return " ".join((kept if case == "keep" else kept.casefold()).split()).strip(_ENDS)
+        whole = text.translate(_CONTROLS)
+        return " ".join((whole if case == "keep" else whole.casefold()).split()).strip(_ENDS)
     plain = unicodedata.normalize("NFKC", text)
     visible = (each for each in plain if each in "\t\n" or unicodedata.category(each) not in ("Cf", "Cc"))
     whole = "".join(visible)
