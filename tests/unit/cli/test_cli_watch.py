@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from command_line import WORKSPACE, Seedbed, keeps_promise, write
 
+from seedbed.cli import output
 from seedbed.errors import StoreError
 from seedbed.release import channels
 from seedbed.storage import open_store
@@ -92,15 +93,28 @@ def test_people_see_one_row_for_each_guard(canary: tuple[str, str], seedbed: See
     assert done.code == 0
     title, *rest = done.out.splitlines()
     assert title.startswith(f"production  canary {canary[1][3:13]} at 50 % beside {canary[0][3:13]}, 40 and 40 units")
-    (rating,) = [line for line in rest if line.startswith("rating roll back")]
-    assert rating.split()[3:6] == ["1", "1", "+0"]
+    (rating,) = [line for line in rest if line.startswith("rating ")]
+    assert rating.split()[1:6] == ["roll", "back", "1", "1", "+0"]
     assert "-0.05" in rating
-    assert any(line.startswith("cost_usd hold") for line in rest)
+    assert any(line.split()[:2] == ["cost_usd", "hold"] for line in rest)
     (split,) = [line for line in rest if line.startswith("split of the units")]
     assert split.startswith(
         "split of the units as planned: chance alone splits them as unevenly with p = 1; a bet that"
     )
     assert rest[-1] == "no alarm"
+
+
+def test_a_guard_is_one_row_of_whole_numbers_at_80_columns(
+    canary: tuple[str, str], seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rate(canary, (1.0, 1.0), 40)
+    monkeypatch.setenv("COLUMNS", "80")
+    output.console.cache_clear()
+    done = seedbed("channel", "watch", "production", "--once")
+    (rating,) = [line for line in done.out.splitlines() if "-0.05" in line]
+    assert len(rating) <= 80
+    assert "…" not in rating
+    assert rating.split()[:4] == ["rating", "1", "1", "+0"]
 
 
 def test_what_each_guard_needs_is_planned_for_the_share_of_the_canary_or_another(

@@ -178,7 +178,7 @@ def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableTyp
     }[ranking.control]
     mode = _mode(ranking.candidates[0].verdict)
     return Group(
-        output.table("candidate", "finding", "difference", "adjusted p#", "tasks#", rows=rows),
+        output.table("candidate", "finding", "difference#", "adjusted p#", "tasks#", rows=rows),
         *([line((mode, "dim"))] if mode else []),
         line((f"{promise} is at most {ranking.alpha:g} ({ranking.control})", "dim")),
     )
