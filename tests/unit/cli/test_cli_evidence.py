@@ -69,6 +69,13 @@ def test_one_that_cannot_be_computed_again_does_not_hide_the_others(verdict: Any
     assert {each["experiment"] for each in done.json} == {verdict["experiment"], newer}
 
 
+def test_an_export_overwrites_no_file(verdict: Any, seedbed: Seedbed) -> None:
+    Path("mine.json").write_text("kept", encoding="utf-8")
+    done = seedbed("evidence", "export", verdict["experiment"], "-o", "mine.json")
+    assert (done.code, Path("mine.json").read_text(encoding="utf-8")) == (1, "kept")
+    assert "a file that exists" in done.err
+
+
 def test_a_forged_certificate_ends_with_1(verdict: Any, seedbed: Seedbed) -> None:
     forge("UPDATE facts SET body = json_set(body, '$.wins', 3) WHERE kind = 'verdict'")
     done = seedbed("evidence", "show", verdict["experiment"])

@@ -163,7 +163,7 @@ def test_no_password_of_a_server_is_printed(space: Path, seedbed: Seedbed, postg
 
 def test_a_copy_can_be_rehearsed(filled: str, space: Path, seedbed: Seedbed) -> None:
     done = seedbed("store", "copy", DATABASE, "files:copy", "--dry-run")
-    assert done.out == "would copy 1 content, 5 facts, 1 ref\n"
+    assert done.out == "would copy 1 content object, 5 facts, 1 ref\n"
     assert not (space / "copy").exists()
 
 

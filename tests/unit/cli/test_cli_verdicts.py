@@ -66,7 +66,7 @@ def shown(*parts: RenderableType) -> str:
         ("equivalent", "new and old differ by less than 0.05"),
         ("inferior", "new is worse than old"),
         ("futile", "new is not better than old by 0.1, as was hoped for"),
-        ("inconclusive", "4 tasks do not tell whether new is better than old"),
+        ("inconclusive", "4 tasks do not show whether new is better than old"),
         ("invalid", "too many runs got no score"),
     ],
 )

@@ -119,7 +119,7 @@ async def test_a_candidate_that_is_worse_is_called_so() -> None:
 
 async def test_tasks_that_do_not_tell_are_no_proof_of_anything() -> None:
     sentence = ExperimentView.of(await proven(tasks(6)), tasks(6), NAMES).sentence
-    assert sentence.startswith("Not known: 6 tasks do not tell whether new is better than old. That does not prove")
+    assert sentence.startswith("Undecided: 6 tasks do not show whether new is better than old. That does not prove")
     assert "of 100" not in sentence
 
 

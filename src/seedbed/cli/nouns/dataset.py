@@ -325,8 +325,8 @@ def hold_out(
 ) -> None:
     """Hold out some tasks of a stored dataset, to be opened only by a comparison that may release its candidate.
 
-    NAME then means the other tasks, and NAME:held-out those: evaluate, evolve and exploratory comparisons refuse them,
-    under any name. A dataset is held out from once; the same seed draws the same tasks.
+    From then on, NAME means the other tasks, and NAME:held-out these. Evaluate, evolve and exploratory comparisons
+    refuse them under any name. You can do this once per dataset; the same seed draws the same tasks.
     """
     with call.open() as space:
         held = space.datasets.hold_out(name, share=share, seed=seed)
@@ -344,12 +344,12 @@ def retire(
 ) -> None:
     """Take a broken task of a stored dataset out of use.
 
-    If no result of it is known it is gone. Otherwise it counts as a missing answer in comparisons that may release
-    something, so that no candidate gains by it.
+    A task without known results is removed. Any other counts as a missing answer in comparisons that may release
+    something, so that no candidate gains from retiring it.
     """
     with call.open() as space:
         done = space.datasets.retire(name, task, because=because)
-    effect = "it counts as a missing answer, since results of it are known" if done.known else "it is gone"
+    effect = "counts as a missing answer, because it has known results" if done.known else "removed"
     document = {"name": done.name, "task": done.task, "known": done.known, "because": done.because}
     call.done(document, f"retired {done.task}: {effect}", would="would be ")
 

@@ -82,7 +82,7 @@ def verify(
     lines = [
         line(("✗ ", "bold red"), f"{short(key) or 'what was released'} differs from its raw facts")
         if problems
-        else line(("✓ ", "bold green"), f"{short(key)} follows from its raw facts, every number of it")
+        else line(("✓ ", "bold green"), f"every number of {short(key)} follows from its raw facts")
         for key, problems in results.items()
     ]
     wrong = dict.fromkeys(problem for problems in results.values() for problem in problems)
@@ -106,13 +106,14 @@ def head(call: Invocation) -> None:
 def export(
     call: Invocation,
     name: ExperimentName,
-    to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new file to write.")],
 ) -> None:
     """Write everything a verdict rests on to one file, which `evidence verify FILE` checks anywhere.
 
     It contains the tasks, playbooks, answers and scores of the comparison in plain text, and the ids, times and authors
     of all other facts.
     """
+    output.expect_new(to)
     with call.open() as space:
         path = space.experiments.export_evidence(name, to)
     size = path.stat().st_size
@@ -124,20 +125,20 @@ def key(
     call: Invocation,
     to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file for the private key.")],
 ) -> None:
-    """Make a key with which you sign what you register, approve and release.
+    """Create a key for signing what you register, approve and release.
 
-    The private key goes to a file that only you can read. The public key goes to `signers` in the workspace file.
+    The private key is written to a file that only you can read. Add the public key to `signers` in the workspace file.
     """
     public = new_signing_key(to)
-    text = f"Wrote {to}. Set SEEDBED_SIGNING_KEY to what it holds, and add this to the workspace file:"
+    text = f"Wrote {to}. Set SEEDBED_SIGNING_KEY to its content, and add this to the workspace file:"
     call.show({"file": str(to), "public": public}, line(text), line(f"signers: {{YOUR NAME: {public}}}"))
 
 
 @command(app)
 def sign(call: Invocation) -> None:
-    """Sign what you registered, approved and released, if that has not happened yet.
+    """Sign anything you registered, approved or released that is not signed yet.
 
-    With a signing key, every command signs at its end what it did.
+    You rarely need this: while SEEDBED_SIGNING_KEY is set, each command signs what it did before it exits.
     """
     with call.open() as space:
         count = space.experiments.sign()

@@ -27,7 +27,7 @@ FEW = 10
 JudgeName = Annotated[str, typer.Argument(metavar="JUDGE", help="A judge listed under metrics in the workspace file.")]
 AtLeast = Annotated[
     float | None,
-    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="The minimum lower bound on kappa. [0.6]"),
+    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="The minimum lower bound on kappa. Default: 0.6."),
 ]
 
 

@@ -31,7 +31,7 @@ class HowToSearch:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers. Several metrics form a front; the first one decides. [exact_match]",
+            help="How to score answers. Several metrics form a front; the first one decides. Default: exact_match.",
         ),
     ] = None
     changes: Changes = None

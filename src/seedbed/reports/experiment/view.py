@@ -26,7 +26,7 @@ SHORTLY = {
     "superior": "Yes: ",
     "inferior": "No: ",
     "futile": "No: ",
-    "inconclusive": "Not known: ",
+    "inconclusive": "Undecided: ",
     "invalid": "Nothing can be said: ",
 }
 """The first words of an answer."""
@@ -110,7 +110,7 @@ class ExperimentView:
         verdict = self.verdict
         answer = f"{SHORTLY.get(verdict.finding, '')}{in_words(verdict, self.rule, self.names, self.things)}."
         if verdict.finding == "inconclusive":
-            answer += " That does not prove that they are equally good; more tasks may tell."
+            answer += " That does not prove that they are equally good; more tasks might settle it."
         if not verdict.tasks:
             return answer
         counts = (

@@ -148,13 +148,13 @@ class SearchView:
         if sure is None:
             ahead = self.pool.standing(self.best).mean > self.pool.standing(0).mean
             higher = "higher" if ahead else "no higher than the start"
-            return f"Not known: the best scores {higher} on the tasks that it was chosen by, which proves little. {why}"
+            return f"Undecided: the best scores {higher} on the tasks that it was chosen by, which proves little. {why}"
         measured = (
             f"on {counted(sure.tasks, 'task')} that the search had not seen, the best scores "
             f"{number(sure.best.mean)} and the start {number(sure.start.mean)}: "
             f"a {'gain' if sure.gain.mean > 0 else 'difference'} of {gain_text(sure.gain)}."
         )
-        shortly = {"yes": "Yes", "no": "No", "open": "Not known"}[self.answer]
+        shortly = {"yes": "Yes", "no": "No", "open": "Undecided"}[self.answer]
         return f"{shortly}: {measured} {why}".strip()
 
     @cached_property

@@ -202,7 +202,7 @@ def plan(
             "--base",
             metavar="SHARE",
             parser=read_share,
-            help="The stable playbook's share of bad outcomes. Repeat for several. [1%, 2%, 5%, 10%]",
+            help="The stable playbook's share of bad outcomes. Repeat for several. Default: 1%, 2%, 5%, 10%.",
         ),
     ] = None,
     worse: Annotated[
