@@ -92,14 +92,14 @@ def test_people_see_one_row_for_each_guard(canary: tuple[str, str], seedbed: See
     done = seedbed("channel", "watch", "production", "--once")
     assert done.code == 0
     title, *rest = done.out.splitlines()
-    assert title.startswith(f"production  canary {canary[1][3:13]} at 50 % beside {canary[0][3:13]}, 40 and 40 units")
+    assert title.startswith(f"production  canary {canary[1][3:13]} at 50 % against {canary[0][3:13]}, 40 and 40 units")
     (rating,) = [line for line in rest if line.startswith("rating ")]
     assert rating.split()[1:6] == ["roll", "back", "1", "1", "+0"]
     assert "-0.05" in rating
     assert any(line.split()[:2] == ["cost_usd", "hold"] for line in rest)
     (split,) = [line for line in rest if line.startswith("split of the units")]
     assert split.startswith(
-        "split of the units as planned: chance alone splits them as unevenly with p = 1; a bet that"
+        "split of the units as planned: p = 1 for a split this uneven by chance; e = 1, where 100 is"
     )
     assert rest[-1] == "no alarm"
 
@@ -129,7 +129,7 @@ def test_what_each_guard_needs_is_planned_for_the_share_of_the_canary_or_another
     assert (cost["action"], cost["base"], cost["change"]) == ("hold", 0.9, 1.5)
     small = seedbed("channel", "plan", "production", "--base", "10%", "--share", "5%")
     title, heads, _, *rows = small.out.splitlines()
-    assert title == "production  canary at 5 %: each outcome beside 9 outcomes of its control"
+    assert title == "production  canary at 5 %: each outcome is compared with 9 outcomes of its control"
     assert heads.split() == ["guard", "limit", "stable", "at", "canary", "outcomes", "needed"]
     needed = int(rows[0].split()[-1].replace(",", ""))
     assert rows[0].split()[:-1] == ["rating", "roll", "back", "-0.05", "0.9", "-0.075"]

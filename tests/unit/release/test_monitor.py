@@ -74,7 +74,7 @@ async def test_a_poor_canary_is_taken_back_with_the_figures_as_the_reason() -> N
     assert (ref.by, ref.target) == (MONITOR, {"stable": OLD, "how": "rollback"})
     (row,) = health.rows
     assert row.change is not None
-    assert ref.because.startswith(f"rating of {NEW[3:13]} is {row.change:+.3g} beside its control (95% ")
+    assert ref.because.startswith(f"rating of {NEW[3:13]} differs by {row.change:+.3g} from its control (95% ")
     assert ref.because.endswith("100 pairs); the limit is -0.05")
     assert verify(library.store).problems == ()  # type: ignore[arg-type]
     again = monitor.look()

@@ -216,7 +216,7 @@ def plan(
     """
     with call.open() as space:
         planned = space.channels.plan(channel, share=share, bases=base or (), worse=worse)
-    beside = f"each outcome beside {counted(planned.controls, 'outcome')} of its control"
+    against = f"each outcome is compared with {counted(planned.controls, 'outcome')} of its control"
     rows = [
         (
             line((need.guard.metric, "bold"), f" {need.guard.action}"),
@@ -229,7 +229,7 @@ def plan(
     ]
     columns = ("guard", "limit#", "stable at#", "canary#", "outcomes needed#")
     table = output.table(*columns, rows=rows) if rows else line((NO_GUARDS, "dim"))
-    call.show(planned.document(), line((channel, "bold"), f"  canary at {percent(planned.share)}: {beside}"), table)
+    call.show(planned.document(), line((channel, "bold"), f"  canary at {percent(planned.share)}: {against}"), table)
 
 
 app.add_typer(watch.app)

@@ -120,11 +120,11 @@ def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
 
 def _title(health: Health) -> RenderableType:
     compared = "{:,} and {:,} units compared".format(*health.units)
-    beside = f" beside {short(health.older)}" if health.older else ""
+    against = f" against {short(health.older)}" if health.older else ""
     text = {
-        "canary": f"canary {short(health.newer)} at {percent(health.share)}{beside}, {compared}",
-        "kept back": f"{short(health.newer)}{beside} for those kept back, {compared}",
-        "settled": f"{short(health.newer)}{beside} as it was known",
+        "canary": f"canary {short(health.newer)} at {percent(health.share)}{against}, {compared}",
+        "kept back": f"{short(health.newer)}{against} for the users kept back, {compared}",
+        "settled": f"{short(health.newer)}{against} and its own past results",
     }[health.phase]
     return line((health.channel, "bold"), f"  {text}, since {when(health.since.at)}")
 
