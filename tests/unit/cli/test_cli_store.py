@@ -34,7 +34,7 @@ def test_a_store_that_nobody_edited_is_clean(filled: str, seedbed: Seedbed) -> N
     done = seedbed("store", "verify", "--json")
     assert keeps_promise(done.json, "store", "verify")
     assert (done.code, done.json["clean"], done.json["refs"]) == (0, True, 1)
-    assert "are as they were written" in seedbed("store", "verify").out
+    assert "are exactly as they were written" in seedbed("store", "verify").out
 
 
 @pytest.mark.parametrize(

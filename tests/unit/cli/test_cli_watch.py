@@ -210,7 +210,7 @@ def test_without_guards_it_says_how_to_have_some(kept: str, space: Path, seedbed
     seedbed("release", kept, "--to", "production", "--because", "first")
     done = seedbed("channel", "watch", "production", "--once")
     assert done.code == 0
-    assert "no guards: say roll_back_if under canary in the workspace file" in done.out
+    assert "no guards: set roll_back_if under canary in the workspace file" in done.out
 
 
 def test_a_wrong_guard_is_told_with_its_place(kept: str, space: Path, seedbed: Seedbed) -> None:

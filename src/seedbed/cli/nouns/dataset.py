@@ -104,7 +104,7 @@ def add(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Leave out duplicate tasks.")] = False,
     keep_case: Annotated[
-        bool, typer.Option("--keep-case", help="Tasks about letter case: those that differ only in it are different.")
+        bool, typer.Option("--keep-case", help="Treat tasks that differ only in letter case as different.")
     ] = False,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="The reason to record.")] = None,
     *,
@@ -174,14 +174,14 @@ def check(
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many findings of each kind to print.")] = 5,
     not_leaked: Annotated[
         list[str] | None,
-        typer.Option("--not-leaked", metavar="ID", help="Record that this task of a stored dataset is no leak."),
+        typer.Option("--not-leaked", metavar="ID", help="Record that this task of a stored dataset is not a leak."),
     ] = None,
     because: Annotated[str, typer.Option("--because", metavar="REASON", help="The reason to record for that.")] = "",
 ) -> None:
     """Look for tasks that repeat others, leaks between splits, and missing answers. Files need no workspace.
 
-    If you know that a task only looks like one of another split, say so with --not-leaked and --because. Tasks in the
-    very same words always leak.
+    If you know that a task only looks like one in another split, say so with --not-leaked and --because. Identical
+    tasks always count as leaks.
 
     Exits with code 1 if a split repeats tasks from another.
     """
@@ -323,7 +323,7 @@ def hold_out(
     ] = 0.3,
     seed: Seed = 0,
 ) -> None:
-    """Hold out some tasks of a stored dataset, to be opened only by a comparison that may release its candidate.
+    """Hold out some tasks of a stored dataset for comparisons that may release their candidate.
 
     From then on, NAME means the other tasks, and NAME:held-out these. Evaluate, evolve and exploratory comparisons
     refuse them under any name. You can do this once per dataset; the same seed draws the same tasks.

@@ -94,8 +94,8 @@ def verify(
 def head(call: Invocation) -> None:
     """Print the end of the chain of facts, to keep outside the store.
 
-    Every fact is bound to all before it. If `store verify --head LINK` still finds this link later, nothing before it
-    was changed or cut off since, not even by someone who can write to the store.
+    Each fact is chained to all earlier ones. If `store verify --head LINK` still finds this link later, nothing before
+    it has been changed or removed, not even by someone who can write to the store.
     """
     with call.open() as space:
         end = space.experiments.head()
@@ -149,10 +149,11 @@ def sign(call: Invocation) -> None:
 def attempts(
     call: Invocation,
     name: Annotated[
-        str | None, typer.Argument(metavar="CHANNEL|PLAYBOOK", help="What was to be replaced. Default: anything.")
+        str | None,
+        typer.Argument(metavar="CHANNEL|PLAYBOOK", help="The playbook, or a channel that serves it. Default: all."),
     ] = None,
 ) -> None:
-    """List every attempt to replace what a channel serves now, or a playbook: all of them share one error rate.
+    """List every attempt to replace a playbook, or the one a channel serves now. All of them share one error rate.
 
     Attempts that were aborted or never ended count too. Set the share of the first one with `attempts` under the
     channel in the workspace file.
@@ -173,9 +174,12 @@ def budget(call: Invocation, channel: ChannelName) -> None:
     view = output.facts(
         [
             ("budget", f"{budget.name}: {budget.guarantee}"),
-            ("tested", f"{balance.tested}, of which {balance.discoveries} were called better; {balance.waiting} wait"),
+            (
+                "tested",
+                f"{balance.tested} ({balance.discoveries} called better); {balance.waiting} waiting",
+            ),
             ("next", f"the error rate of the next candidate is {balance.next_alpha:.2g}"),
-            ("left", f"{balance.left:.2g} of {budget.alpha:g} for all to come, and more with every discovery"),
+            ("left", f"{balance.left:.2g} of {budget.alpha:g} for all future candidates; each discovery adds to it"),
         ]
     )
     call.show({"channel": channel, "budget": budget.name, "alpha": budget.alpha, **asdict(balance)}, view)

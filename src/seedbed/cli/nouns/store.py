@@ -72,7 +72,7 @@ def _report(report: Verification) -> Iterator[RenderableType]:
         f"({report.chained:,} of them chained), {counted(report.refs, 'ref')}; the chain ends at {short(report.head)}"
     )
     if report.clean:
-        intact = "content, releases, approvals, verdicts and trials are as they were written"
+        intact = "content, releases, approvals, verdicts and trials are exactly as they were written"
         yield line(("✓ ", "bold green"), f"{intact}: {checked}")
         return
     yield line(("✗ ", "bold red"), f"{counted(len(report.problems), 'problem')} in {checked}")

@@ -40,7 +40,7 @@ def card_view(card: Scorecard) -> RenderableType:
             why = "; ".join(f"{clipped(reason, 160)} ({count})" for reason, count in [*by.reasons.items()][:3])
             pairs.append(("not scored", f"{len(by.unscored)}: {why}"))
     pairs.append(("warning", line((card.warning, "yellow")) if card.warning else ""))
-    known = f", {card.reused} known before" if card.reused else ""
+    known = f", {card.reused} reused" if card.reused else ""
     pairs.append(("tasks", f"{card.interval.n} scored{known}, {money(card.cost_usd)}"))
     pairs.append(("latency", _latency(card.latency_seconds)))
     return Group(output.facts(pairs), *_strata(card), *_wrong(card), *_worst(card))
@@ -132,7 +132,7 @@ def side_by_side(report: Report) -> RenderableType:
 def spent_line(cards: Collection[Scorecard]) -> RenderableType:
     """What several scorecards cost this time, and how many cells were paid before."""
     paid, known = sum(card.cost_usd for card in cards), sum(card.reused for card in cards)
-    return line((f"paid now: {money(paid)}; {counted(known, 'cell')} known before", "dim"))
+    return line((f"paid now: {money(paid)}; {counted(known, 'cell')} reused", "dim"))
 
 
 def front_view(front: Front) -> RenderableType:

@@ -170,7 +170,9 @@ def ending(summary: SearchView) -> list[str]:
         bias = "" if summary.optimism is None else f" (about {number(summary.optimism)} of it is selection bias)"
         lines.append(f"Score in the search: {number(summary.standing(summary.best).mean)}{bias}")
     if evolution.confirmed and evolution.confirmed.over_best_of_n:
-        lines.append(f"Over the best of N without learning: {gain_text(evolution.confirmed.over_best_of_n)}")
+        lines.append(
+            f"Gain over the best of N candidates made without learning: {gain_text(evolution.confirmed.over_best_of_n)}"
+        )
     if summary.skipped:
         lines.append(summary.skipped.sentence)
     runs = f"{evolution.spent['runs']:,} runs ({money(evolution.spent['usd'])}) of {evolution.budget}"

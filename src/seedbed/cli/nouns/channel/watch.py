@@ -30,7 +30,7 @@ from seedbed.storage.store import Json, Ref, short
 
 app = typer.Typer()
 
-NO_GUARDS = "no guards: say roll_back_if under canary in the workspace file"
+NO_GUARDS = "no guards: set roll_back_if under canary in the workspace file"
 WIDE = 10
 """Characters of a bar."""
 

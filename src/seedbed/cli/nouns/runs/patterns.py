@@ -73,10 +73,12 @@ def patterns(
 
 def _view(result: Patterns, runs: ScoredRuns) -> list[RenderableType]:
     failed = f", {result.failed:,} of which failed" if result.failed else ""
-    summary = f"{counted(result.runs, 'run')} at {counted(result.tasks, 'task')} by {result.metric}{failed}"
+    summary = f"{counted(result.runs, 'run')} on {counted(result.tasks, 'task')} by {result.metric}{failed}"
     parts: list[RenderableType] = [line((summary, "dim"))]
     if runs.left_out:
-        parts.append(line(("! ", "bold yellow"), f"{counted(runs.left_out, 'run')} that failed have no score to count"))
+        parts.append(
+            line(("! ", "bold yellow"), f"{counted(runs.left_out, 'run')} that failed have no score and are left out")
+        )
     if result.because:
         return [*parts, line(("! ", "bold yellow"), f"no answer: {result.because}")]
     if result.findings:
