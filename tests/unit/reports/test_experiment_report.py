@@ -277,7 +277,10 @@ async def test_failures_are_counted_and_what_they_counted_as_is_said() -> None:
     patchy = {"use": "scripted", "args": {"replies": {"[0-3]$": "hm"}}}
     proof = await proven(tasks(20), old=agent("x"), new=agent(".*"), oracle=patchy)
     account = ExperimentView.of(proof, tasks(20), NAMES)
-    assert f"counts as 0. So did {len(proof.verdict.failed)} of {2 * proof.verdict.tasks} runs." in account.failures
+    assert (
+        f"counts as 0. That happened in {len(proof.verdict.failed)} of {2 * proof.verdict.tasks} runs."
+        in account.failures
+    )
     assert ("✗ no", "Some runs failed, and counted as failures.") in account.flags
 
 

@@ -36,7 +36,7 @@ ATTEMPTS = (
 
 @command(app)
 def show(call: Invocation, name: ExperimentName) -> None:
-    """Show a verdict's certificate: its registration, every outcome, the stopping rule's path, and any doubts.
+    """Show a verdict's certificate: its registration, every outcome, the stopping rule's path, and any caveats.
 
     Exits with code 1 if anything differs when recomputed.
     """

@@ -77,7 +77,7 @@ def slices_view(slices: Slices) -> RenderableType:
     worse, many = slices.worse, counted(len(slices.tags), "tag")
     answer = f"worse on {len(worse)} of {many}" if worse else f"worse on none of {many}"
     if slices.open:
-        answer = f"{len(slices.open)} of {many} not decided: compare again with a higher limit"
+        answer = f"{len(slices.open)} of {many} undecided: compare again with a larger budget"
     style = "bold red" if worse else "bold yellow" if slices.open else "bold green"
     run = f", after {slices.tasks:,} tasks in all and {money(slices.cost_usd)} more"
     return Group(line((answer, style), run), output.listing(columns, slices.tags))
@@ -98,7 +98,7 @@ def _at_least(verdict: Verdict) -> str:
     if verdict.at_least is None:
         return ""
     both = verdict.low is not None and verdict.high is not None and verdict.low <= 0 <= verdict.high
-    note = "; the interval holds 0 because it guards both ends" if both else ""
+    note = "; the interval includes 0 because it covers both sides" if both else ""
     return f"{verdict.at_least:+.3f} better (error rate {verdict.alpha:g}{note})"
 
 
@@ -114,7 +114,7 @@ def difference_text(mean: float | None, low: float | None, high: float | None) -
     if mean is None:
         return ""
     known = low is not None and high is not None
-    return f"{mean:+.3f} " + (f"[{low:+.3f}, {high:+.3f}]" if known else "(no spread to tell an interval from)")
+    return f"{mean:+.3f} " + (f"[{low:+.3f}, {high:+.3f}]" if known else "(no interval: all are equal)")
 
 
 def _outcomes(verdict: Verdict) -> str:
