@@ -192,7 +192,7 @@ def check(
             space.datasets.not_leaked(dataset_and_split(dataset)[0], task, because=because)
         checked = space.datasets.check(dataset)
     pairs = [
-        ("tasks", f"{checked.tasks:,}, which ask {counted(checked.units, 'different thing')}"),
+        ("tasks", f"{checked.tasks:,}, asking {counted(checked.units, 'different question')}"),
         ("no answer", f"{len(checked.unanswered):,}" if checked.unanswered else ""),
     ]
     rows = [

@@ -118,7 +118,7 @@ class DecisionOptions:
         typer.Option(
             "--discordance",
             metavar="SHARE",
-            help="With --plan or --rule sprt: the expected share of tasks with differing scores. With --plan: 0.3.",
+            help="With --plan or --rule sprt: the expected share of tasks that differ. Default with --plan: 0.3.",
         ),
     ] = None
 

@@ -71,7 +71,7 @@ def _ramp(channel: Json) -> str:
 
 def _rollback(channel: Json) -> str:
     if channel["canary"]:
-        return f"removes the canary {short(channel['canary']['playbook'])} away"
+        return f"removes the canary {short(channel['canary']['playbook'])}"
     past = channel["standing"]
     return f"returns to {short(past[-2])}" if len(past) > 1 else "nothing to return to"
 

@@ -106,7 +106,7 @@ def follow(
     with call.open() as space, suppress(KeyboardInterrupt):
         facts = space.runs.follow(run)
         if run is None:
-            output.errors().print(line(("waiting for runs; Ctrl-C ends", "dim")))
+            output.errors().print(line(("waiting for runs; press Ctrl-C to stop", "dim")))
         for fact in facts:
             if call.as_json:
                 typer.echo(json.dumps(tail.document(fact), ensure_ascii=False))
