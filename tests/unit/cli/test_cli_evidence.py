@@ -106,7 +106,7 @@ def test_every_candidate_for_a_channel_is_paid_from_its_budget(verdict: Any, see
     assert paid["alpha"] == fresh["next_alpha"]
     after = seedbed("evidence", "budget", "production", "--json").json
     assert (after["tested"], after["discoveries"], after["waiting"]) == (1, 1, 0)
-    assert "1, of which 1 were called better" in seedbed("evidence", "budget", "production").out
+    assert "1 (1 called better)" in seedbed("evidence", "budget", "production").out
 
 
 def test_the_rate_of_a_budget_and_what_keeps_it_are_settings_of_the_channel(verdict: Any, seedbed: Seedbed) -> None:

@@ -182,7 +182,7 @@ def test_a_dry_run_says_what_would_happen_and_nobody_hears_of_it(
 def test_people_are_told_that_it_was_taken_back(canary: tuple[str, str], seedbed: Seedbed) -> None:
     rate(canary, (1.0, 0.2), 40)
     out = seedbed("channel", "watch", "production", "--once").out
-    assert f"roll back: rating of {canary[1][3:13]} is " in out
+    assert f"roll back: rating of {canary[1][3:13]} differs by " in out
     assert "rolled back; production serves " in out
 
 
@@ -196,7 +196,7 @@ def test_what_holds_it_has_exit_code_2_and_no_promotion_passes(
     done = seedbed("channel", "promote", "production", "--because", "I like it")
     assert done.code == 1
     assert "watch" in done.err
-    assert f"rating of {canary[1][3:13]} is" in done.err
+    assert f"rating of {canary[1][3:13]} differs by" in done.err
 
 
 def test_a_channel_that_nothing_was_released_to_is_told(space: Path, seedbed: Seedbed) -> None:

@@ -273,7 +273,7 @@ async def test_a_workspace_takes_back_a_canary_whose_runs_fail(tmp_path: Path, p
                 await space.run("live", key=key, do="fail" if met_new else "answer")
         seen = await space.channels.watch("live")
         assert seen.moved
-        assert seen.moved.because.startswith(f"error_rate of {new.digest[3:13]} is +")
+        assert seen.moved.because.startswith(f"error_rate of {new.digest[3:13]} differs by +")
         assert (await space.run("live", key="anna", do="answer")).playbook == old.digest
     assert post.told() == [("rolled back", "critical", False)]
 
