@@ -40,7 +40,7 @@ def test_a_store_that_nobody_edited_is_clean(filled: str, seedbed: Seedbed) -> N
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
-        ("UPDATE content SET body = replace(body, 'Sort', 'Sell') WHERE kind = 'playbook'", "does not match its digest"),
+        ("UPDATE content SET body = replace(body, 'Sort', 'Buy') WHERE kind = 'playbook'", "does not match its digest"),
         ("UPDATE facts SET body = replace(body, 'first', 'other') WHERE kind = 'move'", "a body that was changed"),
         ("UPDATE facts SET by = 'eve' WHERE kind = 'move'", "does not follow"),
         ("UPDATE refs SET because = 'other'", "as its moves say"),
