@@ -30,6 +30,9 @@ SHARED = {
     "dry_run": Annotated[bool, typer.Option("--dry-run", help="Show what would happen without changing anything.")],
     "as_json": Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")],
 }
+METAVARS = {bool: "", int: "N", float: "NUMBER", str: "TEXT"}
+"""What stands for an option's value in the help, unless the option says it."""
+
 DEFAULTS = {"workspace": None, "dry_run": False, "as_json": False}
 
 
@@ -144,7 +147,7 @@ def command(
                     raise
                 raise typer.BadParameter(str(wrong), param_hint=hint) from wrong
 
-        called.__doc__, called.__name__ = function.__doc__, function.__name__
+        called.__doc__, called.__name__ = _unwrapped(function.__doc__ or ""), function.__name__
         called.__annotations__ = {each.name: each.annotation for each in parameters}
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         app.command(name)(called)
@@ -176,6 +179,11 @@ def _parameters(function: Callable[..., None]) -> tuple[list[inspect.Parameter],
     return parameters, groups
 
 
+def _unwrapped(text: str) -> str:
+    """Paragraphs as one line each: the terminal wraps them to its own width."""
+    return "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n"))
+
+
 def _hint(parameter: inspect.Parameter) -> str:
     """What people call a parameter: `--max-cost`, or JUDGE for an argument."""
     info = get_args(parameter.annotation)[-1]
@@ -183,4 +191,7 @@ def _hint(parameter: inspect.Parameter) -> str:
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    kind, info = get_args(annotation)
+    if isinstance(info, OptionInfo) and info.metavar is None:
+        info.metavar = next(word for each, word in METAVARS.items() if each in (kind, *get_args(kind)))
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

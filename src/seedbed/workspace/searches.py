@@ -80,7 +80,7 @@ class Searches:
         evaluator = RunEvaluator(self._execution.context(parallel), metrics)
         by = options.optimizer if isinstance(options.optimizer, str) else plan.optimizer.identity["optimizer"]
         library = self._resources.library
-        return await evolve(plan, evaluator, library, because=f"by {by}", options=stored, on_event=on_event)
+        return await evolve(plan, evaluator, library, because=f"tried by {by}", options=stored, on_event=on_event)
 
     async def resume(
         self, search: str, *, parallel: str | int | None = None, on_event: OnProgress | None = None

@@ -178,7 +178,7 @@ def test_a_run_that_was_interrupted_goes_on(space: Path, seedbed: Seedbed) -> No
         db.execute("DELETE FROM facts WHERE kind = 'run'")
         db.execute("UPDATE facts SET body = json_set(body, '$.worker', '') WHERE kind = 'start'")  # who is gone
     assert [run["status"] for run in seedbed("runs", "list", "--json").json["runs"]] == ["running"]
-    assert "has not ended" in seedbed("runs", "list").out
+    assert "(unfinished)" in seedbed("runs", "list").out
     again = seedbed("run", "--resume", done["run"][:8], "--json").json
     assert (again["output"], again["run"], again["status"]) == (done["output"], done["run"], "completed")
     assert len(again["turns"]) == 1

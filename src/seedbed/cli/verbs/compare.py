@@ -57,7 +57,7 @@ class DecisionOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers. [exact_match] With --live, the kind of feedback to score by. [rating]",
+            help="How to score answers, or with --live, which kind of feedback. Default: exact_match, or rating.",
         ),
     ] = None
     alpha: Annotated[
@@ -65,7 +65,7 @@ class DecisionOptions:
         typer.Option(
             "--alpha",
             metavar="RATE",
-            help="The maximum probability of a false winner, above 0 and below 0.5. [0.05]",
+            help="The maximum probability of a false winner, above 0 and below 0.5. Default: 0.05.",
         ),
     ] = None
     rule: Annotated[
@@ -118,7 +118,7 @@ class DecisionOptions:
         typer.Option(
             "--discordance",
             metavar="SHARE",
-            help="With --plan or --rule sprt: the expected share of tasks whose scores differ. [0.3 with --plan]",
+            help="With --plan or --rule sprt: the expected share of tasks that differ. Default with --plan: 0.3.",
         ),
     ] = None
 

@@ -54,7 +54,7 @@ class ScoringOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers, for example f1; repeat to use several metrics. [exact_match]",
+            help="How to score answers, for example f1; repeat to use several metrics. Default: exact_match.",
         ),
     ] = None
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How many times to run each task.")] = 1

@@ -31,7 +31,7 @@ class HowToSearch:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers. Several metrics form a front; the first one decides. [exact_match]",
+            help="How to score answers. Several metrics form a front; the first one decides. Default: exact_match.",
         ),
     ] = None
     changes: Changes = None
@@ -136,8 +136,8 @@ def evolve(
     end. The optimizer can read a third of the rest, and candidates are selected on the others. After an interruption,
     run the same command again or use --resume: the search continues where it stopped and pays for nothing twice.
 
-    A gain is confirmed if the best candidate was chosen on at least 20 tasks, and does better on at least 10 others by
-    more than chance. Exits with code 2, and leaves --branch where it is, if it is not.
+    A gain is confirmed if the best candidate was chosen on at least 20 tasks and does better on at least 10 others, by
+    more than chance explains. Otherwise, the command exits with code 2 and does not move --branch.
     """
     if result.resume is None and (playbook is None or dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or --resume SEARCH", param_hint="PLAYBOOK")
