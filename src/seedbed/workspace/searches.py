@@ -58,6 +58,7 @@ class Searches:
         """Search for a better playbook; `Workspace.evolve` does this for you."""
         options = options or SearchOptions()
         plan, metrics = self.plan(playbook, tasks, options), self._execution.metrics(metric)
+        await self._execution.expect_harmless(plan.start)
         named = [metric] if isinstance(metric, str) else list(metric) if isinstance(metric, list | tuple) else []
         stored: Json = {}
         if named and all(isinstance(each, str) for each in named):
@@ -95,6 +96,7 @@ class Searches:
         """Answer a task whose answer is known, and learn from it; `Workspace.train` does this for you."""
         example = Task(digest("example", dict(task))[3:19], task, expected)
         evaluator = RunEvaluator(self._execution.context(parallel), self._execution.metrics(metric))
+        await self._execution.expect_harmless(self._resources.playbook(branch))
         return await train(training or Training(branch), example, evaluator, self._resources.library)
 
     @staticmethod
