@@ -45,6 +45,7 @@ def book(new: float) -> Playbook:
 OLD, NEW = book(0), book(1)
 
 
+@tool(effect="reads")
 def warn(n: int) -> bool:
     """Of every fifth number."""
     return n % 5 == 0
