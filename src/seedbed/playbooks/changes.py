@@ -81,11 +81,11 @@ def escapes(before: Playbook, after: Playbook) -> list[Problem]:
         if any(locks(lock, each.path) for lock in before.locked)
     ]
     if before.program != after.program:
-        found, expected = (shown(each.program) if each.program else "no program" for each in (after, before))
-        problems.append(Problem("program", found, expected, remedy))
+        actual, expected = (shown(each.program) if each.program else "no program" for each in (after, before))
+        problems.append(Problem("program", actual, expected, remedy))
     if new := sorted(after.opened - before.opened):
-        found = f"{', '.join(map(short, new))}, which it did not open"
-        problems.append(Problem("steps.opens.playbook", found, "only playbooks that it opened", remedy))
+        actual = f"{', '.join(map(short, new))}, which it did not open"
+        problems.append(Problem("steps.opens.playbook", actual, "only playbooks that it opened", remedy))
     return problems
 
 

@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -316,8 +316,8 @@ class Recorder:
 
 def conditions(start: Fact) -> RunStart:
     """The conditions of a run, from the fact it began with."""
-    named = {name: start.body[name] for name in START_FIELDS}
-    return RunStart(start.subject, **named, real_tools=start.body.get("real_tools", True))
+    known = RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
+    return replace(known, real_tools=start.body.get("real_tools", True))
 
 
 @cache

@@ -82,12 +82,12 @@ class ToolSource(Section):
     @model_validator(mode="after")
     def _check_one(self) -> ToolSource:
         if bool(self.function) == bool(self.mcp):
-            found = "both function and mcp" if self.mcp else "neither function nor mcp"
-            raise refusal(Problem("", found, "one of them"))
+            actual = "both function and mcp" if self.mcp else "neither function nor mcp"
+            raise refusal(Problem("", actual, "one of them"))
         if self.mcp and (self.effect or self.simulated):
-            found = "effect for a server" if self.effect else "simulated for a server"
+            actual = "effect for a server" if self.effect else "simulated for a server"
             remedy = "List the tools that only read under reads of the server; give it a sandbox."
-            raise refusal(Problem("", found, "one for a function", remedy))
+            raise refusal(Problem("", actual, "one for a function", remedy))
         if self.simulated and self.sandbox:
             raise refusal(Problem("", "both simulated and sandbox", "one of them"))
         return self

@@ -13,7 +13,7 @@ from seedbed.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RunBounds:
     """The playbooks whose rules hold here too, the ledger that everything is also paid from, and whether tools may act
     on the world. `run` is the run around, if there is one, and `store` where it is recorded."""
 
@@ -24,16 +24,16 @@ class Bounds:
     store: Store | None = None
 
 
-_bounds: ContextVar[Bounds] = ContextVar("bounds", default=Bounds())  # noqa: B039 - it is frozen
+_bounds: ContextVar[RunBounds] = ContextVar("bounds", default=RunBounds())  # noqa: B039 - it is frozen
 
 
-def bounds() -> Bounds:
+def bounds() -> RunBounds:
     """The bounds of where this is called."""
     return _bounds.get()
 
 
 @contextmanager
-def bounded(by: Bounds) -> Iterator[None]:
+def bounded(by: RunBounds) -> Iterator[None]:
     """A block with these bounds, in all tasks and threads that are started in it."""
     token = _bounds.set(by)
     try:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +27,16 @@ from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.spending.quota import Spending
 from seedbed.stage.admission import AdmissionControl
-from seedbed.stage.bounds import Bounds, bounded, bounds
+from seedbed.stage.bounds import RunBounds, bounded, bounds
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import card_identity, model_identities
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
 from seedbed.stage.shared_run import SharedRun
 from seedbed.stage.stage import Stage, StageOptions
-from seedbed.stage.stand_ins import expect_stand_ins
+from seedbed.stage.stand_ins import expect_stand_ins, permits
 from seedbed.stage.tool_sources import ToolSources
-from seedbed.stage.tools import Tool, toolbox
+from seedbed.stage.tools import toolbox
 from seedbed.storage.redis import RedisRateLimit, redis_at
 from seedbed.storage.store import Digest, Json, Query, Store, digest, now
 
@@ -232,7 +232,7 @@ class Runner:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
         if trying := [playbook for playbook in playbooks if not self._acts_for_real(playbook)]:
             tools = (await self._tool_sources.load(self.tools)).values()
-            expect_stand_ins(tool for tool in tools if any(_permits(each, tool) for each in trying))
+            expect_stand_ins(tool for tool in tools if any(permits(each, tool) for each in trying))
 
     def _save(self, playbook: Playbook) -> None:
         """Store a playbook, once."""
@@ -240,14 +240,18 @@ class Runner:
             self.library.keep(playbook, because="run")
             self._saved.add(playbook.digest)
 
-    def _start(self, playbook: Playbook, inputs: Json, seed: int, **more: Any) -> RunStart:
-        return RunStart(playbook.digest, inputs, seed, self.model_identities(playbook), **more)
+    def _start(
+        self, playbook: Playbook, inputs: Json, seed: int, *, parent: str = "", real_tools: bool = True
+    ) -> RunStart:
+        models = self.model_identities(playbook)
+        return RunStart(playbook.digest, inputs, seed, models, parent, real_tools=real_tools)
 
     def _live_start(self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None) -> RunStart:
         """The start of a live run; one that a program performs is below its run, and no more real than that."""
         now = bounds()
         parent = now.run if now.store is self.store else ""
-        return self._start(playbook, inputs, seed, parent=parent, max_cost_usd=max_cost_usd, real_tools=now.real_tools)
+        start = self._start(playbook, inputs, seed, parent=parent, real_tools=now.real_tools)
+        return replace(start, max_cost_usd=max_cost_usd)
 
     def _recorder(self, start: RunStart, run: str = "", source: ReplaySource | None = None) -> Recorder:
         """The record of a new run; a replay if there is a source of answers."""
@@ -346,7 +350,7 @@ class Runner:
         expense = None if strict or parent else self.spent.start()
         before = ledger.spent_usd
         above = (parent.playbook, *parent.above) if parent else self._playbooks_above(recorder)
-        within = Bounds((playbook, *above), ledger, recorder.real_tools, recorder.id, self.store)
+        within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder.id, self.store)
         try:
             async with self._tool_sources.for_run(self.tools, recorder, parent, reached=reached) as tools:
                 options = StageOptions(
@@ -392,8 +396,3 @@ def _shared_limits(cache: str) -> Callable[[Model], RedisRateLimit] | None:
         return None
     redis = redis_at(cache)
     return lambda model: RedisRateLimit(redis, digest("endpoint", card_identity(model.card)))
-
-
-def _permits(playbook: Playbook, tool: Tool) -> bool:
-    """Whether a playbook, and all that bound it, could ever let a tool act."""
-    return all(each.may(tool.name).answer != "forbidden" for each in (playbook, *bounds().playbooks))

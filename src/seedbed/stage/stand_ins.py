@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from seedbed.errors import Problem, SettingsError
+from seedbed.playbooks.playbook import Playbook
+from seedbed.stage.bounds import bounds
 from seedbed.stage.tools import Tool, as_tool
 
 FOUR_WAYS = (
@@ -25,12 +27,17 @@ class StandIns(dict[str, Tool]):
 def expect_stand_ins(tools: Iterable[Tool]) -> None:
     """Raises SettingsError with all tools that change the world and have no stand-in."""
     if names := [tool.name for tool in tools if lacks_stand_in(tool)]:
-        found = f"{', '.join(names)}, which would really change the world or send something out"
-        raise SettingsError([Problem("tools", found, "tools that only pretend to, outside live runs", FOUR_WAYS)])
+        actual = f"{', '.join(names)}, which would really change the world or send something out"
+        raise SettingsError([Problem("tools", actual, "tools that only pretend to, outside live runs", FOUR_WAYS)])
 
 
 def lacks_stand_in(tool: Tool) -> bool:
     return tool.changes and not tool.simulated and not tool.sandbox
+
+
+def permits(playbook: Playbook, tool: Tool) -> bool:
+    """Whether a playbook, and all whose rules hold here, could ever let a tool act."""
+    return all(each.may(tool.name).answer != "forbidden" for each in (playbook, *bounds().playbooks))
 
 
 @asynccontextmanager

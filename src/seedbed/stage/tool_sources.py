@@ -30,25 +30,25 @@ class ToolSources:
         self._functions = [each for each in sources if each.function]
         self._servers = [(Connection(each.mcp, folder), each) for each in sources if each.mcp]
 
-    async def load(self, given: Iterable[Any]) -> dict[str, Tool]:
-        """All tools by name, with those `given` in Python; servers that do not run yet are started, all at the same
-        time.
+    async def load(self, others: Iterable[Any]) -> dict[str, Tool]:
+        """All tools by name, with `others` that were passed in Python; servers that do not run yet are started, all at
+        the same time.
 
         Raises SettingsError for a function that cannot be imported, RunError for a server that does not answer.
         """
         functions = self._load_functions()
         served = await asyncio.gather(*(_served(*server) for server in self._servers))
-        return toolbox([*given, *functions, *(tool for tools in served for tool in tools)])
+        return toolbox([*others, *functions, *(tool for tools in served for tool in tools)])
 
     @asynccontextmanager
     async def for_run(
-        self, given: Iterable[Any], recorder: Recorder, parent: Stage | None, *, reached: bool
+        self, others: Iterable[Any], recorder: Recorder, parent: Stage | None, *, reached: bool
     ) -> AsyncIterator[Mapping[str, Tool]]:
         """The tools of one run; none are loaded unless it has a program. A run within another has its stand-ins."""
         if strict := strict_record(recorder):
-            yield ReplayTools(toolbox(given), strict.cassette, servers=bool(self._functions or self._servers))
+            yield ReplayTools(toolbox(others), strict.cassette, servers=bool(self._functions or self._servers))
             return
-        tools = await self.load(given) if reached else toolbox(given)
+        tools = await self.load(others) if reached else toolbox(others)
         if recorder.real_tools or not reached or isinstance(recorder, ReplayRecord):
             yield tools
         elif parent and isinstance(parent.tools, StandIns):
@@ -57,13 +57,13 @@ class ToolSources:
             async with standing_in(tools) as stand_ins:
                 yield stand_ins
 
-    def stand_ins(self, given: Iterable[Any]) -> Json:
+    def stand_ins(self, others: Iterable[Any]) -> Json:
         """What stands in for tools, and its source, by the name of the tool or the server. Raises SettingsError."""
-        tools = toolbox([*given, *self._load_functions()]).values()
-        found: Json = {tool.name: {"simulated": source(tool.simulated)} for tool in tools if tool.simulated}
-        found |= {tool.name: {"sandbox": source(tool.sandbox)} for tool in tools if tool.sandbox}
+        tools = toolbox([*others, *self._load_functions()]).values()
+        known: Json = {tool.name: {"simulated": source(tool.simulated)} for tool in tools if tool.simulated}
+        known |= {tool.name: {"sandbox": source(tool.sandbox)} for tool in tools if tool.sandbox}
         servers = {each.server.label: _load(about.sandbox) for each, about in self._servers if about.sandbox}
-        return found | {name: {"sandbox": source(sandbox)} for name, sandbox in servers.items()}
+        return known | {name: {"sandbox": source(sandbox)} for name, sandbox in servers.items()}
 
     def _load_functions(self) -> list[Tool]:
         return [_load_tool(each) for each in self._functions]

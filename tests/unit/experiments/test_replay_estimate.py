@@ -17,6 +17,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
+from seedbed.stage.tools import tool
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 from seedbed.workspace import Workspace

@@ -15,12 +15,11 @@ import pytest
 
 import seedbed
 from seedbed import Dataset, Playbook, Task, Workspace, past_runs, tool
-from seedbed.errors import ActionForbidden, RunError, SettingsError
+from seedbed.errors import RunError, SettingsError
 from seedbed.evolution.training import Training
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
-from seedbed.workspace.runs import Runs
 
 refunded: list[str] = []
 pretended: list[str] = []
@@ -388,75 +387,3 @@ async def test_tools_of_a_server_change_the_world_unless_it_marks_them_or_a_sand
         assert refunded == ["0"]
         await boxed.run(refunding, order="1")
     assert (tmp_path / "refunds.txt").read_text() == "1"
-
-
-# Below a run
-
-above: list[Workspace] = []
-
-
-async def outer(task: Mapping[str, Any], stage: Stage) -> Any:
-    """Has something else do what its rules forbid."""
-    (at,) = above
-    how = task["how"]
-    if how == "run":
-        return (await at.run(DESK, order="1")).output
-    if how == "recording":
-        async with at.runs.recording(DESK, order="1") as inner:
-            return await inner.call("refund", order="1")
-    if how == "recorded":
-        return await _recorded(at.runs)
-    if how == "dialogue":
-        return (await stage.open({"order": "1"}, playbook=DESK.digest)).output
-    card = await at.evaluate(DESK, orders(1))
-    return str(card.cells[0].reason)
-
-
-async def _recorded(runs: Runs) -> str:
-    @runs.recorded(DESK)
-    async def work(order: str, stage: Stage) -> str:
-        return str(await stage.call("refund", order=order))
-
-    return await work("1")
-
-
-@pytest.mark.parametrize("how", ["run", "recording", "recorded", "dialogue", "evaluate"])
-async def test_the_rules_of_a_run_bind_everything_below_it(how: str) -> None:
-    bound = Playbook.from_document({"program": f"{__name__}:outer", "rules": {"never": ["refund"]}})
-    async with space(tool(refund, simulated=pretend)) as at:
-        at.playbooks.keep(DESK, because="to open")
-        above[:] = [at]
-        if how == "evaluate":
-            assert "never: refund" in (await at.run(bound, how=how)).output
-            assert (await at.evaluate(DESK, orders(1))).interval.mean == 1.0  # another run
-        else:
-            with pytest.raises(ActionForbidden, match="never: refund"):
-                await at.run(bound, how=how)
-            below = [run for run in at.runs.recent(children=True) if run.parent]
-            assert len(below) == 1
-            with pytest.raises(ActionForbidden, match="never: refund"):  # nor when it is resumed by itself
-                await at.runs.resume(below[0])
-        await at.run(DESK, order="9")  # nothing binds what is not below it
-    assert refunded == ["9"]
-
-
-async def spends(task: Mapping[str, Any], stage: Stage) -> Any:
-    (at,) = above
-    return (await at.run(Playbook.from_document(SAYS), text="hello", max_cost_usd=100)).output
-
-
-async def test_what_is_below_a_run_is_paid_from_its_budget() -> None:
-    card = {"use": "scripted", "args": {"replies": {"": "yes"}}, "usd_per_million": [1000, 1000]}
-    async with seedbed.open(store=MemoryStore(), models={"fast": card}, by="ada") as at:
-        above[:] = [at]
-        with pytest.raises(RunError, match=r"budget|left|expected"):
-            await at.run(Playbook.from_document({"program": f"{__name__}:spends"}), max_cost_usd=1e-6)
-
-
-async def test_an_evaluation_below_a_run_that_is_itself_tried_does_not_act_for_real() -> None:
-    playbook = Playbook.from_document({"program": f"{__name__}:outer"})
-    async with space(tool(refund, simulated=pretend)) as at:
-        above[:] = [at]
-        await at.evaluate(playbook, Dataset((Task("t", {"how": "run"}, "refunded 1"),)))
-    assert refunded == []
-    assert pretended == ["1"]
