@@ -45,14 +45,15 @@ class Invocation:
     as_json: bool = False
 
     @contextmanager
-    def open(self, *, dry_run: bool | None = None) -> Iterator[Workspace]:
-        """The workspace, closed again at the end. In a dry run nothing that happens in it is stored."""
+    def open(self, *, dry_run: bool | None = None, real_tools: bool = False) -> Iterator[Workspace]:
+        """The workspace, closed again at the end. In a dry run nothing that happens in it is stored. With `real_tools`
+        the person lets tools change the world where they otherwise may not."""
         path = find_file(self.workspace)
         # A playbook's own program lies beside the workspace file more often than it is installed.
         folder = str(path.resolve().parent)
         if folder not in sys.path:
             sys.path.append(folder)
-        with closing(open_workspace(path)) as space:
+        with closing(open_workspace(path, real_tools=real_tools)) as space:
             yield space.dry_run() if (self.dry_run if dry_run is None else dry_run) else space
 
     @contextmanager

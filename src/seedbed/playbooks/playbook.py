@@ -241,6 +241,11 @@ class Playbook(Frozen):
         for group in self.plan:
             yield from group
 
+    @property
+    def opened(self) -> frozenset[Digest]:
+        """The other playbooks that its steps open."""
+        return frozenset(step.opens.playbook for step in self.all_steps() if step.opens and step.opens.playbook)
+
     @cached_property
     def needed_inputs(self) -> frozenset[str]:
         """The task inputs that prompts name."""

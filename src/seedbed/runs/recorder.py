@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -45,7 +45,8 @@ Details = Callable[[], Json]
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any."""
+    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any. Without `real_tools`,
+    stand-ins act in place of tools that change the world."""
 
     playbook: Digest
     inputs: Json
@@ -53,10 +54,11 @@ class RunStart:
     models: Json
     parent: str = ""
     max_cost_usd: float | None = None
+    real_tools: bool = True
 
     def body(self) -> Json:
         body: Json = json_copy({name: getattr(self, name) for name in START_FIELDS})
-        return body
+        return body if self.real_tools else {**body, "real_tools": False}
 
 
 class Recorder:
@@ -84,6 +86,7 @@ class Recorder:
         self.seed = start.seed
         self.parent = start.parent
         self.max_cost_usd = start.max_cost_usd
+        self.real_tools = start.real_tools
         self.turns: list[Turn] = []
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
@@ -320,7 +323,8 @@ class Recorder:
 
 def conditions(start: Fact) -> RunStart:
     """The conditions of a run, from the fact it began with."""
-    return RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
+    known = RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
+    return replace(known, real_tools=start.body.get("real_tools", True))
 
 
 @cache

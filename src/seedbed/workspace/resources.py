@@ -75,6 +75,8 @@ class Resources:
     """What programs may call: functions, LangChain tools, or `Tool`."""
     confirm: Confirm | Person | None = None
     """Asks a person where a rule requires it; without it the settings say who is asked."""
+    real_tools: bool = False
+    """Whether tools that change the world really act in evaluations and searches. Only a person says so."""
     chat_models: Mapping[str, ChatModel] = field(default_factory=dict)
     """Live LangChain models by name, beside those of the settings."""
     borrowed: bool = False
@@ -159,7 +161,7 @@ class Resources:
     def runner(self) -> Runner:
         """Performs every run of this workspace, with the tools and the person to ask that there are now."""
         runner = self._runner
-        runner.tools, runner.confirm = self.tools, self.confirm
+        runner.tools, runner.confirm, runner.real_tools = self.tools, self.confirm, self.real_tools
         return runner
 
     @cached_property

@@ -72,6 +72,7 @@ class Searches:
         options = self.options(options)
         metric = options.metrics if metric is None else metric
         plan, metrics = self.plan(playbook, tasks, options), self._execution.metrics(metric)
+        await self._execution.expect_harmless(plan.start)
         named = [metric] if isinstance(metric, str) else list(metric) if isinstance(metric, list | tuple) else []
         stored: Json = {}
         if named and all(isinstance(each, str) for each in named):
@@ -111,6 +112,7 @@ class Searches:
         expect_type(task, Mapping, "task", "its inputs by name, as a mapping")
         example = Task(digest("example", dict(task))[3:19], task, expected)
         evaluator = RunEvaluator(self._execution.context(parallel), self._execution.metrics(metric))
+        await self._execution.expect_harmless(self._resources.playbook(branch))
         return await train(training, example, evaluator, self._resources.library)
 
     @staticmethod

@@ -13,7 +13,7 @@ from rich.console import Group
 
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import AlphaRate, ChannelName, ExperimentName, MetricName
+from seedbed.cli.options import AlphaRate, ChannelName, ExperimentName, MetricName, RealTools
 from seedbed.cli.output import BLOCKED, PASS, Column, line, when
 from seedbed.cli.views import verdict as views
 from seedbed.reports.numbers import counted
@@ -199,6 +199,7 @@ def sentinel(
     metric: MetricName = "exact_match",
     times: Annotated[int, typer.Option("--times", min=1, help="How many more A/A comparisons to run.")] = 1,
     alpha: AlphaRate = 0.05,
+    real_tools: RealTools = False,
 ) -> None:
     """Show how often a playbook was judged better than itself: the error rate actually achieved.
 
@@ -209,7 +210,7 @@ def sentinel(
     if (playbook is None) != (dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or neither", param_hint="DATASET")
     done = count(1)
-    with call.open() as space, progress.counting("A/A comparisons") as watch:
+    with call.open(real_tools=real_tools) as space, progress.counting("A/A comparisons") as watch:
         result = wait_for(
             space.experiments.sentinel(
                 playbook,

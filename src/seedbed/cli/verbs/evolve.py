@@ -10,7 +10,7 @@ import typer
 
 from seedbed.cli import options
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, Parallel, ReportFile, Seed
+from seedbed.cli.options import PLAYBOOK, Changes, Parallel, RealTools, ReportFile, Seed
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import search as views
 from seedbed.evolution.plan import SearchOptions
@@ -84,6 +84,7 @@ class HowToSearch:
     ] = False
     seed: Seed = 0
     parallel: Parallel = None
+    real_tools: RealTools = False
 
     def options(self, space: Workspace) -> SearchOptions:
         return SearchOptions(
@@ -144,7 +145,7 @@ def evolve(
     expect_order(playbook, dataset)
     options.expect_report(result.report)
     expect_readable(call.workspace, search.metric or ())
-    with call.open() as space:
+    with call.open(real_tools=search.real_tools) as space:
         chosen = search.options(space) if result.resume is None else space.searches.get(result.resume).options
         start: Playbook | str = chosen.playbook
         if result.resume is None:
