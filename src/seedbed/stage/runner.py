@@ -332,6 +332,7 @@ class Runner:
                 open_run=self._open,
                 depth=parent.depth + 1 if parent else 0,
                 above=(parent.playbook, *parent.above) if parent else self._playbooks_above(recorder),
+                taken=parent.taken if parent else None,
             )
             yield Stage(playbook, models, recorder, options)
         except SeedbedError:

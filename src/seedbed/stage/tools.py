@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,15 @@ class Tool:
     about: str = ""
     timeout_seconds: float | None = TIMEOUT_SECONDS
     """None leaves the limit to the function."""
+
+    def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call, with those that the function adds by itself."""
+        try:
+            parameters = inspect.signature(self.function).parameters
+        except (TypeError, ValueError):  # a function without a signature
+            return dict(arguments)
+        defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
+        return {**defaults, **arguments}
 
     async def use(self, arguments: dict[str, Any]) -> Any:
         """The function's result. Raises RunError if the arguments do not fit, if it fails, or if it takes too long."""

@@ -1,0 +1,35 @@
+"""Rules: what an agent may do, what it must never do, and what needs confirmation."""
+
+from seedbed.playbooks.rules.patterns import disguise, folded, locks, matches
+from seedbed.playbooks.rules.rule import ArgumentTest, ConditionalRule, Rule, Taken, action_of, rule_text
+from seedbed.playbooks.rules.rules import (
+    DEFAULT_CONFIRM_BELOW,
+    LISTS,
+    Permission,
+    PermissionAnswer,
+    Rules,
+    stricter,
+    strictest,
+    unite,
+)
+
+__all__ = [
+    "DEFAULT_CONFIRM_BELOW",
+    "LISTS",
+    "ArgumentTest",
+    "ConditionalRule",
+    "Permission",
+    "PermissionAnswer",
+    "Rule",
+    "Rules",
+    "Taken",
+    "action_of",
+    "disguise",
+    "folded",
+    "locks",
+    "matches",
+    "rule_text",
+    "stricter",
+    "strictest",
+    "unite",
+]
