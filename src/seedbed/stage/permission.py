@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,17 +15,21 @@ from seedbed.storage.store import Json
 
 @dataclass(frozen=True, slots=True)
 class ActionRules:
-    """The playbooks whose rules bind a run, and the actions that it and the runs above it have taken."""
+    """The playbooks whose rules bind a run, and the actions that it and the runs above it have taken.
+
+    `unasked` are changing tools that a replay, which changes nothing, finds recorded without any question.
+    """
 
     playbooks: Sequence[Playbook]
     tools: Mapping[str, Tool]
     taken: list[tuple[str, Json]]
+    unasked: Collection[str] = ()
 
     def may(self, action: str, confidence: float | None, arguments: Mapping[str, Any] | None) -> Permission:
         """The strictest answer of all playbooks; an argument that is not given has the value that the tool gives it."""
-        tool = self.tools[action] if action in self.tools else None
+        tool = self.tools[action] if action in self.tools else None  # noqa: SIM401 a replay's tools have no get
         judged = tool.with_defaults(arguments) if tool and arguments is not None else arguments
-        changes = tool is not None and tool.changes
+        changes = tool is not None and tool.changes and action not in self.unasked
         return strictest(
             each.may(action, confidence, judged, changes=changes, taken=self.taken) for each in self.playbooks
         )

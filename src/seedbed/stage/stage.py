@@ -85,7 +85,7 @@ class Stage:
         self._limits = options.limits or ModelLimits()
         self._router = options.router
         self._tools = options.tools or {}
-        self._rules = ActionRules((playbook, *self.above), self._tools, self.taken)
+        self._rules = ActionRules((playbook, *self.above), self._tools, self.taken, recorder.unasked)
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)

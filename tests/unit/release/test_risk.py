@@ -145,7 +145,9 @@ async def test_a_tool_that_the_incumbent_never_called_is_a_hazard() -> None:
     space = Workspace(Settings(by="ada"), MemoryStore())
     space.tools = [Tool("look", look, changes=False), Tool("send", send, changes=True), Tool("shred", shred)]
     before, after = (
-        Playbook.from_document({"program": f"{__name__}:clerk", "parameters": {"mail": {"value": may}}})
+        Playbook.from_document(
+            {"program": f"{__name__}:clerk", "parameters": {"mail": {"value": may}}, "rules": {"allow": ["send"]}}
+        )
         for may in (False, True)
     )
     verdict = await space.compare(before, after, on=numbers(10), metric=ExactMatch())

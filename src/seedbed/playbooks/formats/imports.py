@@ -155,14 +155,14 @@ def refuse(problems: list[Problem], source: str) -> None:
 def refuse_loss(playbook: Playbook, again: Playbook, format_name: str) -> None:
     """Raise PlaybookError with everything in a playbook that is missing when its export is read again.
 
-    A parameter may gain bounds: formats without bounds imply them.
+    A parameter may gain bounds and rules may gain `otherwise`: formats without them imply them.
     """
     remedy = "Keep it as a seedbed playbook, which says everything, or remove this first."
     refuse(
         [
             Problem(each.path, shown(each.before), f"what a {format_name} can say", remedy)
             for each in diff(playbook, again)
-            if each.before is not None or not each.path.startswith("parameters.")
+            if each.before is not None or not each.path.startswith(("parameters.", "rules.otherwise"))
         ],
         "",
     )

@@ -46,8 +46,8 @@ def locks(lock: str, path: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """A name as names are compared: in one Unicode form, without letter case."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    """A name as names are compared: in one Unicode form, without letter case and without space around it."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 
 def disguise(name: str) -> str:
