@@ -11,6 +11,7 @@ from seedbed.errors import Problem, SettingsError, shown
 from seedbed.plugins import load
 from seedbed.settings import ToolSource
 from seedbed.stage.mcp import Connection
+from seedbed.stage.tools import toolbox
 
 
 class ToolSources:
@@ -37,6 +38,15 @@ class ToolSources:
     async def aclose(self) -> None:
         """Close the servers and wait for them."""
         await asyncio.gather(*(connection.aclose() for connection in self._connections))
+
+
+async def tool_names(sources: Sequence[ToolSource], folder: Path) -> list[str]:
+    """The names of the tools that a workspace file lists. Raises as `ToolSources.load` does."""
+    loaded = ToolSources(sources, folder)
+    try:
+        return list(toolbox(await loaded.load()))
+    finally:
+        await loaded.aclose()
 
 
 def _load_function(path: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seedbed.errors import NotFound, PlaybookError, Problem, SettingsError, StoreError, shown
 from seedbed.models.cards import Registry
+from seedbed.playbooks.formats import load_file
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.warnings import foreign_program, unused_inputs
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.quota import Spending
 from seedbed.stage.confirmation import Confirm, Person, Prompt
@@ -162,9 +164,19 @@ class Resources:
         In a file any value can be changed, in a stored playbook the genes. Raises PlaybookError or NotFound.
         """
         if isinstance(playbook, str | Path) and is_playbook_file(playbook):
-            return Playbook.load(playbook, dict(changes) if changes else None)
+            return load_file(playbook, dict(changes) if changes else None).playbook
         chosen = playbook if isinstance(playbook, Playbook) else self.library.get(_playbook_name(playbook))
         return with_genes(chosen, changes) if changes else chosen
+
+    def warnings(self, playbook: AnyPlaybook, changes: Mapping[str, Any], inputs: Collection[str]) -> list[Problem]:
+        """What is probably not meant in a playbook, and inputs of a run that none of its prompts uses."""
+        is_file = isinstance(playbook, str | Path) and is_playbook_file(playbook)
+        chosen, written = (
+            self.playbook(playbook, changes),
+            load_file(str(playbook), changes).warnings if is_file else (),
+        )
+        unused, unread = unused_inputs(chosen, inputs), foreign_program(chosen, self.settings.programs)
+        return [*written, *unused, *unread]
 
     def keep(self, playbook: AnyPlaybook, because: str) -> Digest:
         """The digest of a playbook, which is in the store once this returns."""

@@ -1,7 +1,7 @@
 """Rules: what an agent may do, what it must never do, and what needs confirmation."""
 
 from seedbed.playbooks.rules.patterns import disguise, folded, locks, matches
-from seedbed.playbooks.rules.rule import ArgumentTest, ConditionalRule, Rule, Taken, action_of, rule_text
+from seedbed.playbooks.rules.rule import ArgumentTest, ConditionalRule, Rule, Taken, action_of, names, rule_text
 from seedbed.playbooks.rules.rules import (
     DEFAULT_CONFIRM_BELOW,
     LISTS,
@@ -28,6 +28,7 @@ __all__ = [
     "folded",
     "locks",
     "matches",
+    "names",
     "rule_text",
     "stricter",
     "strictest",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -10,42 +12,87 @@ from rich.console import RenderableType
 
 from seedbed import documents
 from seedbed.cli import options, output
-from seedbed.cli.command import Invocation, command
-from seedbed.cli.options import Changes, OutputFile, PlaybookName
+from seedbed.cli.command import Invocation, command, import_beside, wait_for
+from seedbed.cli.options import Changes, OutputFile, PlaybookName, Strict
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
-from seedbed.errors import PlaybookError
+from seedbed.errors import PlaybookError, Problem, SeedbedError, SettingsError
+from seedbed.playbooks import formats, warnings
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.numbers import clipped, counted
+from seedbed.settings import Settings
+from seedbed.stage.tool_sources import tool_names
 from seedbed.storage.store import Json, short
-from seedbed.workspace import playbooks
+from seedbed.workspace import find_file, playbooks
 
 app = typer.Typer()
 
 
-@command(app, workspace=False)
+@command(app)
 def check(
-    call: Invocation, files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks in YAML or JSON.")]
+    call: Invocation,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Playbooks, strategies, modes or profiles in YAML or JSON.")
+    ],
+    strict: Strict = False,
 ) -> None:
-    """Report every mistake in playbook files. Needs no workspace.
+    """Report every mistake in playbook files, and warn of what is probably not meant.
 
-    Exits with code 1 if anything is wrong.
+    Needs no workspace; if there is one, rules are compared with its tools, and programs with those it allows.
+
+    Exits with code 1 if anything is wrong; with --strict, also if there are warnings.
     """
     checked: list[Json] = []
     parts: list[RenderableType] = []
+    workspace = _Workspace.of(call)
     for file in files:
         try:
-            digest = Playbook.load(file).digest
+            found = formats.load_file(file)
+            unclear = [*found.warnings, *workspace.warnings(found.playbook)]
+            call.say_warnings([] if call.as_json and not strict else unclear, strict, str(file))
         except PlaybookError as wrong:
             problems = output.problem_documents(wrong.problems)
-            checked.append({"file": str(file), "playbook": None, "problems": problems})
+            checked.append({"file": str(file), "playbook": None, "problems": problems, "warnings": []})
             parts.append(line(("✗ ", "bold red"), f"{file}: {counted(len(problems), 'problem')}"))
             parts += map(output.problem_view, wrong.problems)
         else:
-            checked.append({"file": str(file), "playbook": digest, "problems": []})
-            parts.append(line(("✓ ", "bold green"), f"{file}: playbook {short(digest)}"))
+            digest, told = found.playbook.digest, output.problem_documents(unclear)
+            checked.append({"file": str(file), "playbook": digest, "problems": [], "warnings": told})
+            parts.append(line(("✓ ", "bold green"), f"{file}: {found.format} {short(digest)}"))
     call.show({"files": checked}, *parts)
     raise typer.Exit(BLOCKED if any(each["problems"] for each in checked) else PASS)
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    """What a workspace file says about playbooks: the names of its tools, and the programs it allows."""
+
+    tools: list[str] = field(default_factory=list)
+    programs: list[str] = field(default_factory=list)
+    unknown: list[Problem] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, call: Invocation) -> _Workspace:
+        """The workspace that is here, if there is one that can be read."""
+        try:
+            path = find_file(call.workspace)
+            settings = Settings.load(path)
+        except SettingsError:
+            if call.workspace:
+                raise
+            return cls()
+        import_beside(path)
+        try:
+            return cls(wait_for(tool_names(settings.tools, settings.path("."))), settings.programs)
+        except SeedbedError as wrong:
+            problem = Problem("tools", str(wrong), "tools that can be loaded", "Rules were not compared with tools.")
+            return cls([], settings.programs, [problem])
+
+    def warnings(self, playbook: Playbook) -> Iterator[Problem]:
+        if playbook.rules.all():
+            yield from self.unknown
+            yield from warnings.idle_rules(playbook, self.tools) if self.tools else ()
+        yield from warnings.foreign_program(playbook, self.programs)
 
 
 VALUES = (
@@ -76,12 +123,14 @@ def schema(call: Invocation) -> None:
 def import_file(
     call: Invocation,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A strategy, a mode or a prompt profile.")],
+    strict: Strict = False,
 ) -> None:
     """Import a playbook written for another tool, with its names, history and limits.
 
     If it has limits that protect a channel, they are printed for you to add to seedbed.yaml.
     """
     foreign = playbooks.read_foreign(file)
+    call.say_warnings([] if call.as_json and not strict else foreign.warnings, strict, str(file))
     with call.open() as space:
         digest = space.playbooks.import_foreign(foreign, because=f"imported from {file.name}")
     names = list(foreign.refs)
@@ -91,6 +140,7 @@ def import_file(
         "names": names,
         "facts": len(foreign.facts),
         "protection": foreign.protection,
+        "warnings": output.problem_documents(foreign.warnings),
         "dry_run": call.dry_run,
     }
     pairs: list[tuple[str, RenderableType]] = [
