@@ -266,10 +266,10 @@ class Stage:
 
     async def _require_permission(self, action: str, arguments: Json, confidence: float | None) -> None:
         permission, unsure = self.may(action, confidence, arguments), self.may(action, None, arguments)
+        if permission.answer == "forbidden":
+            await self.decide(f"may {action}", "forbidden", because=permission.because)
+            raise ActionForbidden(f"{action}: {permission.because}")
         with self._rules.taking(action, arguments):
-            if permission.answer == "forbidden":
-                await self.decide(f"may {action}", "forbidden", because=permission.because)
-                raise ActionForbidden(f"{action}: {permission.because}")
             if permission.answer == "confirm" and not await self.confirm(action, permission.because, arguments):
                 raise ActionForbidden(unconfirmed(action, permission.because))
         if permission and not unsure:  # the confidence made the difference
