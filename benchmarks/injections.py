@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,13 @@ class Count:
             self.let_through[name] = self.let_through.get(name, 0) + times
 
 
+@cache
+def _environment(suite: str) -> Any:
+    from agentdojo.task_suite.load_suites import get_suites
+
+    return get_suites(VERSION)[suite].load_and_inject_default_environment({})
+
+
 class Trial:
     """One conversation: an environment of AgentDojo behind a stage."""
 
@@ -78,7 +86,7 @@ class Trial:
         from agentdojo.functions_runtime import FunctionsRuntime
 
         self.suite, self.task = suite, task
-        self.environment = task.init_environment(suite.load_and_inject_default_environment({}))
+        self.environment = task.init_environment(_environment(suite.name).model_copy(deep=True))
         self.before = self.environment.model_copy(deep=True)
         self.runtime = FunctionsRuntime(suite.tools)
         self.wanted = list(task.ground_truth(self.environment))

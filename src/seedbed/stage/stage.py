@@ -41,8 +41,7 @@ class StageOptions:
     """What a stage works with. By default there is no budget, no tool and no one to ask.
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
-    `depth` counts the runs above this one, and `above` are their playbooks, whose rules hold here too; `taken` are the
-    actions they have taken, which rules count.
+    `depth` counts the runs above this one; `above` are their playbooks, whose rules hold here too, `taken` their acts.
     """
 
     limits: ModelLimits | None = None

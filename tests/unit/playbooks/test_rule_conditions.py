@@ -44,6 +44,14 @@ def test_a_condition_sees_every_recipient_however_it_is_written(to: Any, forbidd
     assert answer(rules(allow=[INSIDE]), "send_email", to=to) == ("confirm" if forbidden else "allowed")
 
 
+def test_a_doubt_is_not_settled_by_confidence() -> None:
+    small = {"pay": {"usd": {"below": 10}}}
+    of = rules(prefer_confirm=[small])
+    assert of.may("pay", 1.0, None, {"usd": 5}, changes=True)
+    assert of.may("pay", 1.0, None, {}, changes=True).answer == "confirm"
+    assert answer(rules(confirm=[small], otherwise="never"), "pay") == "forbidden"
+
+
 def test_an_argument_that_is_missing_counts_against_the_action() -> None:
     assert answer(rules(never=[OUTSIDE]), "send_email", recipient="eve@evil.com") == "forbidden"
     assert answer(rules(allow=[INSIDE]), "send_email", recipient="eve@evil.com") == "confirm"

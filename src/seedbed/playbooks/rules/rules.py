@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from seedbed.errors import Problem
 from seedbed.playbooks.rules.patterns import disguise
-from seedbed.playbooks.rules.rule import Rule, Taken, applies, covers, names, rule_text
+from seedbed.playbooks.rules.rule import ConditionalRule, Rule, Taken, applies, covers, names, rule_text
 from seedbed.playbooks.values import is_number
 
 PermissionAnswer = Literal["allowed", "confirm", "forbidden"]
@@ -32,7 +32,7 @@ STRICTNESS: dict[Otherwise | None, tuple[int, int]] = {
 """How strict `otherwise` is with tools that change the world, and with others."""
 ONLY_A_PERSON = "Rules may only be tightened; only a person may loosen one."
 
-Item = TypeVar("Item", str, Rule)
+Item = TypeVar("Item", bound=str | ConditionalRule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,20 @@ class Rules(BaseModel):
         """
         if reason := disguise(action):
             return Permission("forbidden", f"never: {reason}")
+        doubts: list[Permission] = []
         for level in LISTS:
-            permits = level == "allow"
             for rule in getattr(self, level):
-                if applies(rule, action, arguments, taken, permits=permits):
-                    return self._permission(level, f"{level}: {rule_text(rule)}", confidence, parameters)
+                permission = self._permission(level, f"{level}: {rule_text(rule)}", confidence, parameters)
+                if applies(rule, action, arguments, taken, permits=level != "never"):
+                    return strictest([*doubts, permission])
+                if level != "allow" and applies(rule, action, arguments, taken, permits=False):
+                    doubts.append(permission)  # what follows may be stricter
+        return strictest([*doubts, self._otherwise(action, changes, confidence, parameters)])
+
+    def _otherwise(
+        self, action: str, changes: bool, confidence: float | None, parameters: Mapping[str, object] | None
+    ) -> Permission:
+        """The permission for an action that no rule covers."""
         named = any(names(rule, action) for rule in self.allow)
         reason = "no rule allows it with these arguments" if named else "no rule names it"
         if self.otherwise is None and not changes:
