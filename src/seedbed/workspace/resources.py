@@ -10,17 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seedbed.errors import NotFound, PlaybookError, Problem, SettingsError, StoreError, shown
+from seedbed.errors import NotFound, PlaybookError, Problem, SeedbedError, SettingsError, StoreError, shown
 from seedbed.models.cards import Registry
-from seedbed.playbooks.formats import load_file
+from seedbed.playbooks.formats import Import, load_file
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.warnings import foreign_program, unused_inputs
+from seedbed.playbooks.warnings import foreign_program, idle_rules, unused_inputs
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.quota import Spending
 from seedbed.stage.confirmation import Confirm, Person, Prompt
 from seedbed.stage.runner import Runner
+from seedbed.stage.tool_sources import tool_names
 from seedbed.storage import open_store
 from seedbed.storage.cache import with_cache
 from seedbed.storage.encryption import EncryptedStore, MasterKey, expect_plain
@@ -205,6 +206,34 @@ class Resources:
             remedy = "Add it under channels in the workspace file, or check its spelling."
             raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
         return self.settings.channel(channel)
+
+
+@dataclass(frozen=True)
+class FileChecker:
+    """Checks playbook files; by default, without a workspace to compare them with."""
+
+    tools: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    unknown: tuple[Problem, ...] = ()
+    """Why the tools of the workspace are not known."""
+
+    @classmethod
+    async def of(cls, settings: Settings) -> FileChecker:
+        """Compares rules with the tools of a workspace, and programs with those that it lists."""
+        programs = tuple(settings.programs)
+        try:
+            return cls(tuple(await tool_names(settings.tools, settings.path("."))), programs)
+        except SeedbedError as wrong:
+            remedy = "Rules were not compared with tools."
+            return cls((), programs, (Problem("tools", str(wrong), "tools that can be loaded", remedy),))
+
+    def check(self, file: Path) -> tuple[Import, list[Problem]]:
+        """What is in a file, and what is probably not meant in it. Raises PlaybookError."""
+        found = load_file(file)
+        unclear = [*found.warnings, *foreign_program(found.playbook, self.programs)]
+        if found.playbook.rules.all():
+            unclear += [*self.unknown, *(idle_rules(found.playbook, self.tools) if self.tools else ())]
+        return found, unclear
 
 
 def find_file(path: Path | str | None = None) -> Path:

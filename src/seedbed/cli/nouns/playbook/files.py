@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -16,14 +14,13 @@ from seedbed.cli.command import Invocation, command, import_beside, wait_for
 from seedbed.cli.options import Changes, OutputFile, PlaybookName, Strict
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
-from seedbed.errors import PlaybookError, Problem, SeedbedError, SettingsError
-from seedbed.playbooks import formats, warnings
+from seedbed.errors import PlaybookError, SettingsError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.numbers import clipped, counted
 from seedbed.settings import Settings
-from seedbed.stage.tool_sources import tool_names
 from seedbed.storage.store import Json, short
 from seedbed.workspace import find_file, playbooks
+from seedbed.workspace.resources import FileChecker
 
 app = typer.Typer()
 
@@ -44,11 +41,10 @@ def check(
     """
     checked: list[Json] = []
     parts: list[RenderableType] = []
-    workspace = _Workspace.of(call)
+    checker = _checker(call)
     for file in files:
         try:
-            found = formats.load_file(file)
-            unclear = [*found.warnings, *workspace.warnings(found.playbook)]
+            found, unclear = checker.check(file)
             call.say_warnings([] if call.as_json and not strict else unclear, strict, str(file))
         except PlaybookError as wrong:
             problems = output.problem_documents(wrong.problems)
@@ -63,36 +59,17 @@ def check(
     raise typer.Exit(BLOCKED if any(each["problems"] for each in checked) else PASS)
 
 
-@dataclass(frozen=True)
-class _Workspace:
-    """What a workspace file says about playbooks: the names of its tools, and the programs it allows."""
-
-    tools: list[str] = field(default_factory=list)
-    programs: list[str] = field(default_factory=list)
-    unknown: list[Problem] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, call: Invocation) -> _Workspace:
-        """The workspace that is here, if there is one that can be read."""
-        try:
-            path = find_file(call.workspace)
-            settings = Settings.load(path)
-        except SettingsError:
-            if call.workspace:
-                raise
-            return cls()
-        import_beside(path)
-        try:
-            return cls(wait_for(tool_names(settings.tools, settings.path("."))), settings.programs)
-        except SeedbedError as wrong:
-            problem = Problem("tools", str(wrong), "tools that can be loaded", "Rules were not compared with tools.")
-            return cls([], settings.programs, [problem])
-
-    def warnings(self, playbook: Playbook) -> Iterator[Problem]:
-        if playbook.rules.all():
-            yield from self.unknown
-            yield from warnings.idle_rules(playbook, self.tools) if self.tools else ()
-        yield from warnings.foreign_program(playbook, self.programs)
+def _checker(call: Invocation) -> FileChecker:
+    """Checks files by the workspace that is here, if there is one that can be read."""
+    try:
+        path = find_file(call.workspace)
+        settings = Settings.load(path)
+    except SettingsError:
+        if call.workspace:
+            raise
+        return FileChecker()
+    import_beside(path)
+    return wait_for(FileChecker.of(settings))
 
 
 VALUES = (
