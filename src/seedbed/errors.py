@@ -16,6 +16,7 @@ SeedbedError
 │  ├─ NotFound
 │  ├─ RefMoved            someone moved the ref first
 │  ├─ StoreDamaged        stored content has changed
+│  ├─ StoreUnavailable    it cannot be reached or written now
 │  └─ StoreTooNew         written by a newer seedbed
 └─ ReleaseRefused         gates refused a release; lists all refusals
 
@@ -48,6 +49,7 @@ __all__ = [
     "StoreDamaged",
     "StoreError",
     "StoreTooNew",
+    "StoreUnavailable",
 ]
 
 
@@ -142,6 +144,10 @@ class RefMoved(StoreError): ...
 
 
 class StoreDamaged(StoreError): ...
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written at the moment. What it did not take was not lost by it."""
 
 
 class StoreTooNew(StoreError): ...

@@ -16,6 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
 
+from seedbed.documents import write_private
 from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, StoreError, shown
 from seedbed.experiments.proof.certificate import Certificate, certificate
 from seedbed.storage.chain import GENESIS, Chain
@@ -131,7 +132,7 @@ def export_evidence(store: UpkeptStore, experiment: Digest, path: Path | str) ->
     manifest = {"format": FORMAT, "version": VERSION, "experiment": experiment, "head": end}
     manifest["files"] = {name: _digest(text) for name, text in texts.items()}
     target = Path(path)
-    target.write_bytes(_archive({"manifest.json": f"{canonical(manifest)}\n".encode(), **texts}))
+    write_private(target, _archive({"manifest.json": f"{canonical(manifest)}\n".encode(), **texts}))
     return target
 
 
