@@ -105,8 +105,9 @@ def _extend(below: Json, above: Json) -> Json:
 def _dropped_rules(rules: object, own: Json, read: documents.Document) -> Iterator[Problem]:
     """Lists of rules that a file sets to null."""
     mine = own.get("rules", {})
-    for name in LISTS if isinstance(rules, dict) else ():
-        if name in rules and (mine is None or (isinstance(mine, dict) and mine.get(name, ()) is None)):
+    known = rules if isinstance(rules, dict) else {}
+    for name in LISTS:
+        if name in known and (mine is None or (isinstance(mine, dict) and mine.get(name, ()) is None)):
             path = f"rules.{name}"
             remedy = f"Rules of a base are dropped under overrides: {{{path}: [...]}}."
             yield Problem(f"{path} ({_place(read, path)})", "null", "rules to add", remedy)

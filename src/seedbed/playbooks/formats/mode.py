@@ -214,8 +214,8 @@ def _warnings(document: Json, mode: Json) -> Iterator[Problem]:
         if kind not in (None, "sequential", "parallel"):
             remedy = "Its turns are played one after another."
             yield Problem(f"phases[{index}].type", shown(kind), "sequential or parallel", remedy)
-        for turn in turns.missing(phase, mode["prompts"]):
-            yield Problem(f"phases[{index}].turns", turn, "a turn that exists", "It is left out.")
+        for name in turns.missing(phase, mode["prompts"]):
+            yield Problem(f"phases[{index}].turns", name, "a turn that exists", "It is left out.")
     if document.get("phases") and mode.get("structure") not in (None, "mixed"):
         found = f"phases in a {mode['structure']} mode"
         yield Problem("phases", found, "structure: mixed", "The phases are ignored as it is.")
