@@ -11,7 +11,7 @@ from seedbed.playbooks.rules import action_of, disguise, matches, names, rule_te
 from seedbed.plugins import suggestion
 
 
-def unused_inputs(playbook: Playbook, given: Collection[str] | None = None) -> Iterator[Problem]:
+def unused_inputs(playbook: Playbook, inputs: Collection[str] | None = None) -> Iterator[Problem]:
     """Inputs that no prompt uses: of those given, or of those that the playbook declares.
 
     A program, and a step without a prompt, may read any input.
@@ -22,7 +22,7 @@ def unused_inputs(playbook: Playbook, given: Collection[str] | None = None) -> I
     texts = [*(step.prompt for step in steps), *(role.system for role in playbook.roles.values())]
     used = {each.name for text in texts for each in placeholders(text)}
     used |= {step.opens.input for step in steps if step.opens}
-    for name in playbook.inputs if given is None else given:
+    for name in playbook.inputs if inputs is None else inputs:
         if name not in used:
             remedy = suggestion(name, sorted(used)) or f"Write {{{name}}} in a prompt, or leave it out."
             yield Problem(f"inputs.{name}", "an input that no prompt uses", f"{{{name}}} in a prompt", remedy)
@@ -48,8 +48,8 @@ def idle_rules(playbook: Playbook, tools: Collection[str]) -> Iterator[Problem]:
     for place, rule in playbook.rules.all():
         if not any(names(rule, tool) for tool in tools):
             near = suggestion(action_of(rule), tools) or "Correct its name, if it is meant for a tool."
-            found = f"{rule_text(rule)}, which matches no tool"
-            yield Problem(f"rules.{place}", found, f"one of the tools: {', '.join(sorted(tools))}", near)
+            idle = f"{rule_text(rule)}, which matches no tool"
+            yield Problem(f"rules.{place}", idle, f"one of the tools: {', '.join(sorted(tools))}", near)
 
 
 def foreign_program(playbook: Playbook, programs: Collection[str]) -> Iterator[Problem]:

@@ -229,11 +229,11 @@ class FileChecker:
 
     def check(self, file: Path) -> tuple[Import, list[Problem]]:
         """What is in a file, and what is probably not meant in it. Raises PlaybookError."""
-        found = load_file(file)
-        unclear = [*found.warnings, *foreign_program(found.playbook, self.programs)]
-        if found.playbook.rules.all():
-            unclear += [*self.unknown, *(idle_rules(found.playbook, self.tools) if self.tools else ())]
-        return found, unclear
+        document = load_file(file)
+        unclear = [*document.warnings, *foreign_program(document.playbook, self.programs)]
+        if document.playbook.rules.all():
+            unclear += [*self.unknown, *(idle_rules(document.playbook, self.tools) if self.tools else ())]
+        return document, unclear
 
 
 def find_file(path: Path | str | None = None) -> Path:

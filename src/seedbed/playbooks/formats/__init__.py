@@ -84,8 +84,8 @@ def is_foreign(document: object) -> bool:
 def load_file(path: Path | str, overrides: Mapping[str, object] | None = None) -> Import:
     """A playbook file in any format, with what is probably not meant in it. Raises PlaybookError."""
     if is_foreign(documents.read(path, PlaybookError).value):
-        found = load_foreign(path)
-        return replace(found, playbook=with_genes(found.playbook, overrides)) if overrides else found
+        foreign = load_foreign(path)
+        return replace(foreign, playbook=with_genes(foreign.playbook, overrides)) if overrides else foreign
     playbook = Playbook.load(path, overrides)
     loaded = loading.load(path, overrides)
     unclear = [*warnings.unused_inputs(playbook), *warnings.disguised_rules(playbook)]
@@ -98,12 +98,12 @@ def load_foreign(path: Path | str) -> Import:
     read = documents.read(path, PlaybookError)
     places = {place: f"{path}:{line}" for place, line in read.lines.items() if place}
     try:
-        found = import_document(read.value, path)
+        foreign = import_document(read.value, path)
     except PlaybookError as wrong:
         if wrong.source != str(path) or not read.lines:
             raise
         raise PlaybookError(checking.locate(wrong.problems, read.value, places), wrong.source) from None
-    return replace(found, warnings=tuple(checking.locate(found.warnings, read.value, places)))
+    return replace(foreign, warnings=tuple(checking.locate(foreign.warnings, read.value, places)))
 
 
 def import_document(document: object, source: Path | str = "") -> Import:

@@ -217,8 +217,8 @@ def _warnings(document: Json, mode: Json) -> Iterator[Problem]:
         for name in turns.missing(phase, mode["prompts"]):
             yield Problem(f"phases[{index}].turns", name, "a turn that exists", "It is left out.")
     if document.get("phases") and mode.get("structure") not in (None, "mixed"):
-        found = f"phases in a {mode['structure']} mode"
-        yield Problem("phases", found, "structure: mixed", "The phases are ignored as it is.")
+        ignored = f"phases in a {mode['structure']} mode"
+        yield Problem("phases", ignored, "structure: mixed", "The phases are ignored as it is.")
 
 
 def _places(document: Json) -> Iterator[tuple[str, Json]]:

@@ -1,7 +1,7 @@
 """Rules: what an agent may do, what it must never do, and what needs confirmation."""
 
 from seedbed.playbooks.rules.patterns import disguise, folded, locks, matches
-from seedbed.playbooks.rules.rule import ArgumentTest, ConditionalRule, Rule, Taken, action_of, names, rule_text
+from seedbed.playbooks.rules.rule import ActionRule, ArgumentTest, ConditionalRule, Taken, action_of, names, rule_text
 from seedbed.playbooks.rules.rules import (
     DEFAULT_CONFIRM_BELOW,
     LISTS,
@@ -16,11 +16,11 @@ from seedbed.playbooks.rules.rules import (
 __all__ = [
     "DEFAULT_CONFIRM_BELOW",
     "LISTS",
+    "ActionRule",
     "ArgumentTest",
     "ConditionalRule",
     "Permission",
     "PermissionAnswer",
-    "Rule",
     "Rules",
     "Taken",
     "action_of",

@@ -20,7 +20,7 @@ from seedbed.playbooks.values import is_number
 SEPARATORS = re.compile(r"[,;\x00-\x1f\x7f\x85\u2028\u2029]|(?<![^/\\])\.\.(?![^/\\])")
 """What can hide a second value in a text, or leave a folder. In a rule that permits, `*` does not stand for these."""
 
-Count = Annotated[int, Field(ge=0, strict=True)]
+CallCount = Annotated[int, Field(ge=0, strict=True)]
 Limit = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Taken: TypeAlias = Iterable[tuple[str, Mapping[str, Any]]]
 """Actions that a run has taken: their names and arguments."""
@@ -90,8 +90,8 @@ class Conditions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, ArgumentTest] = Field(init=False)
 
-    at_most: Count | None = None
-    more_than: Count | None = None
+    at_most: CallCount | None = None
+    more_than: CallCount | None = None
 
     @property
     def arguments(self) -> dict[str, ArgumentTest]:
@@ -107,7 +107,7 @@ class ConditionalRule(RootModel[Annotated[dict[str, Conditions], Field(min_lengt
         return hash(rule_text(self))
 
 
-Rule: TypeAlias = Annotated[
+ActionRule: TypeAlias = Annotated[
     Annotated[str, Tag("name")] | Annotated[ConditionalRule, Tag("rule")],
     Discriminator(lambda rule: "name" if isinstance(rule, str) else "rule"),
 ]
@@ -116,28 +116,28 @@ Rule: TypeAlias = Annotated[
 NONE = Conditions()
 
 
-def _parts(rule: Rule) -> tuple[str, Conditions]:
+def _parts(rule: ActionRule) -> tuple[str, Conditions]:
     return (rule, NONE) if isinstance(rule, str) else next(iter(rule.root.items()))
 
 
-def action_of(rule: Rule) -> str:
+def action_of(rule: ActionRule) -> str:
     """The pattern of the action's name."""
     return _parts(rule)[0]
 
 
-def rule_text(rule: Rule) -> str:
+def rule_text(rule: ActionRule) -> str:
     """A rule as people read it, in one line; the same for equal rules."""
     if isinstance(rule, str):
         return rule
     return json.dumps(rule.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False, sort_keys=True)
 
 
-def names(rule: Rule, action: str) -> bool:
+def names(rule: ActionRule, action: str) -> bool:
     """Whether a rule is about an action, whatever its conditions."""
     return matches(folded(action_of(rule)), folded(action))
 
 
-def applies(rule: Rule, action: str, arguments: Mapping[str, Any] | None, taken: Taken, *, permits: bool) -> bool:
+def applies(rule: ActionRule, action: str, arguments: Mapping[str, Any] | None, taken: Taken, *, permits: bool) -> bool:
     """Whether a rule of a list that permits, or of one that restricts, applies to an action. None as its arguments
     stands for any."""
     _, conditions = _parts(rule)
@@ -145,13 +145,13 @@ def applies(rule: Rule, action: str, arguments: Mapping[str, Any] | None, taken:
         return False
     if conditions.at_most is None and conditions.more_than is None:
         return True
-    number = 1 + sum(_fits(rule, name, given, permits) for name, given in taken)
+    number = 1 + sum(_fits(rule, *earlier, permits) for earlier in taken)
     return not (conditions.at_most is not None and number > conditions.at_most) and not (
         conditions.more_than is not None and number <= conditions.more_than
     )
 
 
-def _fits(rule: Rule, action: str, arguments: Mapping[str, Any] | None, permits: bool) -> bool:
+def _fits(rule: ActionRule, action: str, arguments: Mapping[str, Any] | None, permits: bool) -> bool:
     tests = _parts(rule)[1].arguments
     return names(rule, action) and all(
         test.holds(arguments[name], permits) if arguments and name in arguments else not permits
@@ -159,16 +159,16 @@ def _fits(rule: Rule, action: str, arguments: Mapping[str, Any] | None, permits:
     )
 
 
-def covers(wide: Rule, narrow: Rule) -> bool:
+def covers(wide: ActionRule, narrow: ActionRule) -> bool:
     """Whether one rule surely applies wherever the other one does. A condition makes a rule narrower."""
     if wide == narrow:
         return True
-    (pattern, wanted), (_, given) = _parts(wide), _parts(narrow)
+    (pattern, wanted), (_, narrower) = _parts(wide), _parts(narrow)
     if wanted.at_most is not None or not matches(folded(pattern), folded(action_of(narrow))):
         return False  # a wider rule has more calls to count
-    if wanted.more_than is not None and (given.more_than is None or given.more_than < wanted.more_than):
+    if wanted.more_than is not None and (narrower.more_than is None or narrower.more_than < wanted.more_than):
         return False
-    tests = given.arguments
+    tests = narrower.arguments
     return all(name in tests and test.covers(tests[name]) for name, test in wanted.arguments.items())
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from seedbed.errors import Problem
 from seedbed.playbooks.rules.patterns import disguise
-from seedbed.playbooks.rules.rule import ConditionalRule, Rule, Taken, applies, covers, names, rule_text
+from seedbed.playbooks.rules.rule import ActionRule, ConditionalRule, Taken, applies, covers, names, rule_text
 from seedbed.playbooks.values import is_number
 
 PermissionAnswer = Literal["allowed", "confirm", "forbidden"]
@@ -56,10 +56,10 @@ class Rules(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    never: tuple[Rule, ...] = ()
-    confirm: tuple[Rule, ...] = ()
-    prefer_confirm: tuple[Rule, ...] = ()
-    allow: tuple[Rule, ...] = ()
+    never: tuple[ActionRule, ...] = ()
+    confirm: tuple[ActionRule, ...] = ()
+    prefer_confirm: tuple[ActionRule, ...] = ()
+    allow: tuple[ActionRule, ...] = ()
     otherwise: Otherwise | None = None
     confirm_below: float | str = Field(default="confirm_below", union_mode="left_to_right")
 
@@ -117,7 +117,7 @@ class Rules(BaseModel):
             return Permission("confirm", f"{because}, confidence {sure:g} is below {floor:g}")
         return Permission("allowed", f"{because}, confidence {sure:g} reaches {floor:g}")
 
-    def all(self) -> list[tuple[str, Rule]]:
+    def all(self) -> list[tuple[str, ActionRule]]:
         """Each rule with its place, such as `never[0]`."""
         return [(f"{level}[{index}]", rule) for level in LISTS for index, rule in enumerate(getattr(self, level))]
 
@@ -168,10 +168,10 @@ class Rules(BaseModel):
             problems.append(Problem("rules.confirm_below", change, f"{self.confirm_below} or a higher number"))
         return problems
 
-    def _has(self, rule: Rule, levels: Iterable[str]) -> bool:
+    def _has(self, rule: ActionRule, levels: Iterable[str]) -> bool:
         return any(covers(wider, rule) for level in levels for wider in getattr(self, level))
 
-    def _permits(self, rule: Rule, level: str) -> bool:
+    def _permits(self, rule: ActionRule, level: str) -> bool:
         """Whether what a rule of that list permits is permitted here too, apart from what stricter rules say."""
         place = LISTS.index(level)
         return STRICTNESS[self.otherwise][0] <= len(LISTS) - 1 - place or self._has(rule, LISTS[place:])
@@ -190,10 +190,10 @@ class Rules(BaseModel):
             confirm_below=self.confirm_below if below is None else below,
         )
 
-    def _beside(self, other: Rules) -> dict[str, tuple[Rule, ...]]:
+    def _beside(self, other: Rules) -> dict[str, tuple[ActionRule, ...]]:
         """The lists, with each rule in the loosest one in which `other` permits as much. A rule that allows something
         is left out instead: without it `otherwise` decides."""
-        lists: dict[str, list[Rule]] = {level: [] for level in LISTS}
+        lists: dict[str, list[ActionRule]] = {level: [] for level in LISTS}
         for place, level in enumerate(LISTS):
             for rule in getattr(self, level):
                 fitting = [name for name in LISTS[1 : place + 1] if other._permits(rule, name)]

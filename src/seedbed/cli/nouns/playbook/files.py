@@ -44,7 +44,7 @@ def check(
     checker = _checker(call)
     for file in files:
         try:
-            found, unclear = checker.check(file)
+            document, unclear = checker.check(file)
             call.say_warnings([] if call.as_json and not strict else unclear, strict, str(file))
         except PlaybookError as wrong:
             problems = output.problem_documents(wrong.problems)
@@ -52,9 +52,9 @@ def check(
             parts.append(line(("✗ ", "bold red"), f"{file}: {counted(len(problems), 'problem')}"))
             parts += map(output.problem_view, wrong.problems)
         else:
-            digest, told = found.playbook.digest, output.problem_documents(unclear)
-            checked.append({"file": str(file), "playbook": digest, "problems": [], "warnings": told})
-            parts.append(line(("✓ ", "bold green"), f"{file}: {found.format} {short(digest)}"))
+            digest, warnings = document.playbook.digest, output.problem_documents(unclear)
+            checked.append({"file": str(file), "playbook": digest, "problems": [], "warnings": warnings})
+            parts.append(line(("✓ ", "bold green"), f"{file}: {document.format} {short(digest)}"))
     call.show({"files": checked}, *parts)
     raise typer.Exit(BLOCKED if any(each["problems"] for each in checked) else PASS)
 
