@@ -10,9 +10,14 @@ from typing import Any
 
 from pydantic import ValidationError, validate_call
 
-from seedbed.errors import PlaybookError, Problem, RunError, shown
+from seedbed.errors import InDoubt, PlaybookError, Problem, RunError, shown
 
 TIMEOUT_SECONDS = 60.0
+
+KEY = "idempotency_key"
+"""A parameter that a tool may declare: it receives a key of its own for each call, the same if a run is resumed."""
+
+_CUT_OFF = (TimeoutError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +30,12 @@ class Tool:
     about: str = ""
     timeout_seconds: float | None = TIMEOUT_SECONDS
     """None leaves the limit to the function."""
+    takes_key: bool = False
+    """Whether the function has the parameter `idempotency_key`."""
 
     async def use(self, arguments: dict[str, Any]) -> Any:
-        """The function's result. Raises RunError if the arguments do not fit, if it fails, or if it takes too long."""
+        """The function's result. Raises RunError if the arguments do not fit, or if it fails; InDoubt if it does not
+        answer, be it that it takes too long or that a connection breaks: it may have done its work."""
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 if inspect.iscoroutinefunction(inspect.unwrap(self.function)):
@@ -35,14 +43,15 @@ class Tool:
                 return await asyncio.to_thread(self.function, **arguments)
         except TimeoutError:
             limit = "its own limit" if self.timeout_seconds is None else f"at most {self.timeout_seconds:g} seconds"
-            raise RunError(f"tool {self.name}: found no answer in time; expected one within {limit}") from None
+            raise InDoubt(f"tool {self.name}: found no answer in time; expected one within {limit}") from None
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             raise RunError(f"tool {self.name}: found arguments that do not fit: {problems}") from None
         except RunError:
             raise
         except Exception as error:
-            raise RunError(f"tool {self.name} failed: {type(error).__name__}: {shown(str(error), 300)}") from error
+            kind = InDoubt if _is_cut_off(error) else RunError
+            raise kind(f"tool {self.name} failed: {type(error).__name__}: {shown(str(error), 300)}") from error
 
 
 def tool(
@@ -56,7 +65,8 @@ def tool(
 
     def make(function: Callable[..., Any]) -> Tool:
         about = inspect.getdoc(function) or ""
-        return Tool(name or function.__name__, validate_call(function), changes, about, timeout_seconds)
+        takes_key = KEY in inspect.signature(function).parameters
+        return Tool(name or function.__name__, validate_call(function), changes, about, timeout_seconds, takes_key)
 
     return make if function is None else make(function)
 
@@ -77,4 +87,9 @@ def _langchain(original: Any) -> Tool:
         return await original.ainvoke(arguments)
 
     changes = bool((original.metadata or {}).get("changes"))
-    return Tool(original.name, use, changes, original.description)
+    return Tool(original.name, use, changes, original.description, takes_key=KEY in original.args)
+
+
+def _is_cut_off(error: Exception) -> bool:
+    """Whether an error leaves open if the work was done. HTTP libraries have time-outs of their own."""
+    return isinstance(error, _CUT_OFF) or any("Timeout" in kind.__name__ for kind in type(error).__mro__)
