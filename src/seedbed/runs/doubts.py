@@ -54,9 +54,7 @@ def calls_in_doubt(store: Store, run: str | None = None) -> list[CallInDoubt]:
     ]
 
 
-def settle(
-    store: Store, run: str, call: str, *, done: bool, because: str, by: str, result: Any = None
-) -> CallInDoubt:
+def settle(store: Store, run: str, call: str, *, done: bool, because: str, by: str, result: Any = None) -> CallInDoubt:
     """Record whether a call in doubt has happened. `call` is its key, how that begins, or the name of its tool.
 
     When the run is resumed, a call that has happened has this result, and one that has not is made. The worker that

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from importlib.metadata import version
 from itertools import count
 from typing import Any, Literal, Self
 
-from seedbed.errors import NotFound, RunError, RunTaken
+from seedbed.errors import NotFound, RunError, RunTaken, StoreError
 from seedbed.runs.claims import Claims, announced_calls, claims_of
 from seedbed.runs.history import (
     ENTRIES,
@@ -34,6 +35,9 @@ from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
 TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
 """The fields of turns and failures that count tokens."""
+
+PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 20)
+"""How many seconds to wait for a lost store before the result of a call that changed the world is given up."""
 
 Details = Callable[[], Json]
 """Describes a request beyond its text; only a replay calls it."""
@@ -203,7 +207,7 @@ class Recorder:
             body = json_copy(body)
         seconds = body.get("latency_seconds", time.perf_counter() - began)
         key = self._again.get(key, key)
-        if not await self._add(kind, key, self.id, body, seconds):
+        if not await self._add(kind, key, self.id, body, seconds, pauses=PAUSES if risky else ()):
             await self.claims.expect()
             (recorded,) = self._journal.store.facts(Query(kind=kind, key=key))  # by the worker before, just now
             return recorded.body
@@ -304,10 +308,24 @@ class Recorder:
     def _seconds(self) -> float:
         return time.perf_counter() - self._began
 
-    async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> bool:
+    async def _add(
+        self,
+        kind: str,
+        key: str,
+        subject: str,
+        body: Json,
+        value: float | None = None,
+        *,
+        pauses: Sequence[float] = (),
+    ) -> bool:
         at = self._started if kind in ("start", "run") else self._clock()
         tags = self._tags(kind, key)
         fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value, tags=tags)
+        for pause in pauses:
+            try:
+                return await self._journal.add(fact)
+            except StoreError:
+                await asyncio.sleep(pause)
         return await self._journal.add(fact)
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:

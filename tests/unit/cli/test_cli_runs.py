@@ -219,7 +219,9 @@ def test_a_call_in_doubt_is_listed_and_settled_and_the_run_goes_on(in_doubt: str
     assert doubt["call"][:10] in seedbed("runs", "doubt").out
     assert seedbed("run", "--resume", in_doubt).code == 1
     settle = ("runs", "settle", in_doubt[:8], doubt["call"][:6])
-    told = seedbed(*settle, "done", "--because", "the bank shows it", "--result", '"booked"', "--dry-run", "--json").json
+    told = seedbed(
+        *settle, "done", "--because", "the bank shows it", "--result", '"booked"', "--dry-run", "--json"
+    ).json
     assert (told["answer"], told["result"], told["dry_run"]) == ("done", "booked", True)
     seedbed(*settle, "done", "--because", "the bank shows it", "--result", '"booked"')
     assert seedbed("runs", "doubt", "--json").json == {"doubts": []}
@@ -245,9 +247,7 @@ def test_a_call_that_is_not_done_is_made_when_the_run_goes_on(in_doubt: str, see
         (["done"], "--because"),
     ],
 )
-def test_what_does_not_settle_a_call_is_refused(
-    in_doubt: str, seedbed: Seedbed, answer: list[str], words: str
-) -> None:
+def test_what_does_not_settle_a_call_is_refused(in_doubt: str, seedbed: Seedbed, answer: list[str], words: str) -> None:
     refused = seedbed("runs", "settle", in_doubt, "refund", *answer)
     assert refused.code
     assert words in refused.err

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seedbed.errors import InDoubt, NotFound, RunTaken, SeedbedError
+from seedbed.errors import InDoubt, NotFound, RunTaken, SeedbedError, StoreError
 from seedbed.runs import worker_presence
 from seedbed.runs.claims import claims_of, holder_of, idempotency_key
 from seedbed.runs.doubts import calls_in_doubt, settle
@@ -278,6 +278,21 @@ async def test_a_call_that_an_older_run_announced_can_be_settled() -> None:
     settle(world.store, record.id, "pay", done=False, because="x", by="ben")
     await world.pay(await world.taken_over(record))
     assert world.paid == ["7"]
+
+
+async def test_a_result_is_kept_for_a_store_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    record = await world.begun()
+    add, lost = record._journal.add, iter(range(2))
+
+    async def shaky(fact: Fact) -> bool:
+        if fact.kind == "call" and next(lost, None) is not None:
+            raise StoreError("the database is gone")
+        return await add(fact)
+
+    monkeypatch.setattr(record._journal, "add", shaky)
+    await world.pay(record)
+    assert (calls_in_doubt(world.store), world.paid) == ([], ["7"])
 
 
 async def test_a_cancelled_call_is_in_doubt() -> None:

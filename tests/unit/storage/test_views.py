@@ -126,7 +126,9 @@ async def use(store: Store) -> None:
         await recorder.record_child("say", "x", open_another)
         store.append([Fact(kind="heartbeat", key=recorder.id, subject=journal.worker, at=AT, by="ann")])
         # Older runs announced what they were about to change by facts of their own.
-        store.append([Fact(kind="intent", key=recorder.id, subject=recorder.id, at=AT, by="ann", body={"what": "look"})])
+        store.append(
+            [Fact(kind="intent", key=recorder.id, subject=recorder.id, at=AT, by="ann", body={"what": "look"})]
+        )
         interrupted = Recorder(journal, RunStart(playbook.digest, {}, seed=1, models={}, parent="p"), by="ann")
         await interrupted.start()
         interrupted.claims.leave()
