@@ -177,7 +177,7 @@ def _work(machine: Machine, url: str, run: str, how: str, is_ready: int, told: i
     try:
         machine.pretend()
         space = _workspace(url)
-        space.models["m"].chat
+        _ = space.models["m"].chat
         os.write(is_ready, b"!")
         os.read(told, 1)
         code = asyncio.run(_perform(space, run, how))

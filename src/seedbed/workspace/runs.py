@@ -20,7 +20,8 @@ from seedbed.experiments.replay.replay import Replayer
 from seedbed.experiments.sessions import Hindsight
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
-from seedbed.runs.doubts import CallInDoubt, calls_in_doubt, settle
+from seedbed.runs.doubts import CallInDoubt as CallInDoubt
+from seedbed.runs.doubts import calls_in_doubt, settle
 from seedbed.runs.history import recall, recent
 from seedbed.runs.imports.sessions import Session, load
 from seedbed.runs.run import Run, RunEvent

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from seedbed.errors import StoreError
-from seedbed.runs.journal import Journal
 from seedbed.runs import worker_presence
+from seedbed.runs.journal import Journal
 from seedbed.runs.worker_presence import SILENCE, Heartbeat, is_alive, new_worker, performing
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query

@@ -11,8 +11,8 @@ import typer
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because
 from seedbed.cli.output import Column, line, when
-from seedbed.runs.doubts import CallInDoubt
 from seedbed.storage.store import Json, canonical
+from seedbed.workspace.runs import CallInDoubt
 
 app = typer.Typer()
 
