@@ -10,7 +10,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property
 from operator import itemgetter
@@ -244,9 +244,18 @@ def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
 
 
 def problems_of(error: Exception) -> tuple[Problem, ...]:
-    if isinstance(error, DocumentError):
+    """What is wrong, at least one thing; a wrong call names the option or argument."""
+    if isinstance(error, SeedbedError):
         return error.problems
-    return error.refusals if isinstance(error, ReleaseRefused) else ()
+    if isinstance(error.__cause__, SeedbedError):
+        return error.__cause__.problems
+    context = getattr(error, "ctx", None)
+    remedy = f"See {context.command_path} --help." if context else ""
+    if not isinstance(error, typer.BadParameter):
+        return (replace(Problem.read(_message(error)), remedy=remedy),)
+    hint = error.param_hint or (error.param.get_error_hint() if error.param else "")
+    problem = Problem.read(error.message or _message(error))
+    return (replace(problem, path=str(hint).replace("'", ""), remedy=problem.remedy or remedy),)
 
 
 def show_error(error: Exception, as_json: bool) -> None:
@@ -263,7 +272,7 @@ def show_error(error: Exception, as_json: bool) -> None:
         _cross(f"unexpected {type(error).__name__}: {clipped(error, 300)}. {report}")
     else:
         _cross(_heading(error))
-        for problem in problems_of(error):
+        for problem in problems_of(error) if isinstance(error, DocumentError | ReleaseRefused) else ():
             errors().print(problem_view(problem))
 
 
@@ -282,7 +291,11 @@ def _heading(error: Exception) -> str:
 
 
 def _message(error: Exception) -> str:
-    return redact(error.format_message() if isinstance(error, typer.TyperException) else str(error))
+    if isinstance(error, typer.TyperException):
+        return redact(error.format_message())
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return redact(str(error))
 
 
 def problem_view(problem: Problem) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.console import Group
 
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import AlphaRate, ChannelName, ExperimentName, MetricName
+from seedbed.cli.options import AlphaRate, ChannelName, ExperimentName, MetricName, RealTools
 from seedbed.cli.output import BLOCKED, PASS, Column, line, when
 from seedbed.cli.views import verdict as views
 from seedbed.reports.numbers import counted
@@ -21,6 +22,9 @@ from seedbed.workspace.experiments import verify_evidence
 from seedbed.workspace.storage import new_signing_key
 
 app = typer.Typer(no_args_is_help=True)
+
+DIGEST = re.compile(r"(b2:)?[0-9a-f]+")
+"""How an experiment is named; anything else is a file."""
 
 ATTEMPTS = (
     Column("against", lambda each: line((short(each["incumbent"]), "yellow"))),
@@ -70,7 +74,7 @@ def verify(
 
     Exits with code 1 if anything differs.
     """
-    files = [name for name in names or () if Path(name).is_file()]
+    files = [name for name in names or () if Path(name).is_file() or not DIGEST.fullmatch(name)]
     others = [name for name in names or () if name not in files]
     results = {check.experiment: [*check.problems] for check in map(verify_evidence, files)}
     if others or not files:
@@ -195,6 +199,7 @@ def sentinel(
     metric: MetricName = "exact_match",
     times: Annotated[int, typer.Option("--times", min=1, help="How many more A/A comparisons to run.")] = 1,
     alpha: AlphaRate = 0.05,
+    real_tools: RealTools = False,
 ) -> None:
     """Show how often a playbook was judged better than itself: the error rate actually achieved.
 
@@ -205,7 +210,7 @@ def sentinel(
     if (playbook is None) != (dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or neither", param_hint="DATASET")
     done = count(1)
-    with call.open() as space, progress.counting("A/A comparisons") as watch:
+    with call.open(real_tools=real_tools) as space, progress.counting("A/A comparisons") as watch:
         result = wait_for(
             space.experiments.sentinel(
                 playbook,

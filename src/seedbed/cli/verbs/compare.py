@@ -12,7 +12,7 @@ import typer
 
 from seedbed.cli import options, output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, ReportFile, Seed
+from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, RealTools, ReportFile, Seed
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS
 from seedbed.cli.views import verdict as views
 from seedbed.errors import BudgetSpent
@@ -207,6 +207,7 @@ class WorkOptions:
     plan: Annotated[bool, typer.Option("--plan", help="Show what to expect without spending anything.")] = False
     max_cost: MaxCost = None
     parallel: Parallel = None
+    real_tools: RealTools = False
     changes: Changes = None
     file: ReportFile = None
 
@@ -251,7 +252,7 @@ def compare(
         _expect_none({"--plan": work.plan, "--live-runs": evidence.live_runs}, "with several candidates")
     metric = decision.metric or "exact_match"
     expect_readable(call.workspace, [metric], evidence.on)
-    with call.open() as space, _budget(call):
+    with call.open(real_tools=work.real_tools) as space, _budget(call):
         values = options.assignments(work.changes)
         new = {name: space.playbooks.get(name, values) for name in candidates or ()}
         sides = Sides(str(control), new, metric)

@@ -11,7 +11,7 @@ from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.nouns.channel import watch
 from seedbed.cli.nouns.channel.watch import NO_GUARDS
-from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, MetricName, read_share
+from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, MetricName, RealTools, read_share
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views.lineage import show_channel
@@ -168,13 +168,14 @@ def drill(
     ] = 100,
     first: Annotated[int, typer.Option("--first", min=1, help="The number of the first user.")] = 1,
     metric: MetricName = "exact_match",
+    real_tools: RealTools = False,
 ) -> None:
     """Send tasks to a channel as users would, and rate the answers, to test its ramp and guards.
 
     Each simulated user gets the playbook that the channel serves for their key, and everything is recorded as for real
     users: do not drill a channel that has real users. After the last task, the drill starts again with the first.
     """
-    with call.open() as space, progress.counting("users") as watch:
+    with call.open(real_tools=real_tools) as space, progress.counting("users") as watch:
         result = wait_for(
             space.channels.drill(
                 channel,
