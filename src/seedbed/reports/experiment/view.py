@@ -269,9 +269,8 @@ class ExperimentView:
             return f"{rule} That happened in none of {runs:,} runs."
         missing = missing_in_words(self.verdict)
         also = f"; {unscored:,} of them completed but got no score" if unscored and not missing else ""
-        return f"{rule} That happened in {failed:,} of {runs:,} runs{also}." + (
-            f" Missing: {missing}." if missing else ""
-        )
+        gone = f" Missing: {missing}." if missing else ""
+        return f"{rule} That happened in {failed:,} of {runs:,} runs{also}.{gone}"
 
     @property
     def flags(self) -> list[TableRow]:
