@@ -94,6 +94,7 @@ def _read_run(fact: Fact, **entries: Any) -> Run:
         playbook=fact.subject,
         **{name: body[name] for name in START_FIELDS},
         replay=body.get("replay"),
+        real_tools=body.get("real_tools", True),
         started=fact.at,
         status=body.get("status", "running"),
         output=body.get("output"),

@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -30,6 +30,7 @@ from seedbed.runs.history import (
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
+from seedbed.settings.secrets import REDACTED, redact, redacted
 from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
@@ -44,7 +45,8 @@ Details = Callable[[], Json]
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any."""
+    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any. Without `real_tools`,
+    stand-ins act in place of tools that change the world."""
 
     playbook: Digest
     inputs: Json
@@ -52,10 +54,11 @@ class RunStart:
     models: Json
     parent: str = ""
     max_cost_usd: float | None = None
+    real_tools: bool = True
 
     def body(self) -> Json:
         body: Json = json_copy({name: getattr(self, name) for name in START_FIELDS})
-        return body
+        return body if self.real_tools else {**body, "real_tools": False}
 
 
 class Recorder:
@@ -83,6 +86,7 @@ class Recorder:
         self.seed = start.seed
         self.parent = start.parent
         self.max_cost_usd = start.max_cost_usd
+        self.real_tools = start.real_tools
         self.turns: list[Turn] = []
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
@@ -128,6 +132,11 @@ class Recorder:
                 for key, body in known.items():
                     self._history.restore(key, body)
         self.failures += (Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run)))
+        if any(REDACTED in canonical(body) for body in (self._start, *self._known.values())):
+            raise RunError(
+                f"run {run[:10]}: found a record from which a secret was taken out, so its steps cannot be repeated "
+                "exactly; expected a whole one. Start a new run"
+            )
 
     @property
     def inputs(self) -> Json:
@@ -254,8 +263,8 @@ class Recorder:
             playbook=self.playbook,
             started=self._started,
             status=status,
-            output=json_copy(output),
-            error=error,
+            output=redacted(json_copy(output)),
+            error=redact(error),
             turns=tuple(self.turns),
             calls=tuple(self.calls),
             decisions=tuple(self.decisions),
@@ -304,7 +313,8 @@ class Recorder:
     async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> bool:
         at = self._started if kind in ("start", "run") else self._clock()
         tags = self._tags(kind, key)
-        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value, tags=tags)
+        stored = redacted(body)
+        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=stored, value=value, tags=tags)
         return await self._journal.add(fact)
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:
@@ -313,7 +323,8 @@ class Recorder:
 
 def conditions(start: Fact) -> RunStart:
     """The conditions of a run, from the fact it began with."""
-    return RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
+    known = RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
+    return replace(known, real_tools=start.body.get("real_tools", True))
 
 
 @cache

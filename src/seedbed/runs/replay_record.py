@@ -55,6 +55,7 @@ class ReplayRecord(Recorder):
 
     def __init__(self, journal: Journal, start: RunStart, source: ReplaySource, *, by: str, run: str = "") -> None:
         super().__init__(journal, start, by=by, run=run)
+        self.real_tools = False
         self.cassette = source.cassette
         self.mode = source.mode
         self.labels: dict[str, Counter[ReplayLabel]] = {}

@@ -93,6 +93,10 @@ class Stage:
     def seed(self) -> int:
         return self.recorder.seed
 
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self._tools
+
     async def ask(
         self,
         role: str,
@@ -230,9 +234,11 @@ class Stage:
         chosen = self._tools[tool]
         arguments = deepcopy(arguments)  # the program must not alter what a person confirms
         await self._require_permission(tool, arguments, confidence)
+        acted = False
 
         async def work() -> Json:
-            began = time.perf_counter()
+            nonlocal acted
+            acted, began = True, time.perf_counter()
             result, error = None, ""
             try:
                 result = await chosen.use(arguments)
@@ -248,7 +254,10 @@ class Stage:
                 latency_seconds=seconds,
             ).body()
 
-        call = Call(**await self.recorder.record("call", tool, arguments, work, risky=chosen.changes))
+        risky = chosen.changes and chosen.acts == "really"
+        call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
+        if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
+            await work()
         self.recorder.calls.append(call)
         if call.error:
             raise RunError(call.error)

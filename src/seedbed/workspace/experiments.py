@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from seedbed.errors import Problem, SettingsError
+from seedbed.errors import Problem, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.experiments.compare import abort, compare
@@ -80,7 +80,8 @@ class Experiments:
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
-        options = options or DEFAULT
+        options = DEFAULT if options is None else options
+        expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, metric or "rating", options)
         chosen = self._execution.metric(metric or "exact_match")
@@ -90,6 +91,8 @@ class Experiments:
         names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
         candidates = [self._resources.playbook(each) for each in names]
         old = self._resources.playbook(control)
+        if not isinstance(on, PastRuns):  # a replay changes nothing
+            await self._execution.expect_harmless(old, *candidates)
         return await compare(
             old,
             candidates if several else candidates[0],
@@ -201,6 +204,7 @@ class Experiments:
         chosen, old = self._execution.metric(metric), self._resources.playbook(control)
         past = on.draw(self._resources.store, old.digest, chosen.name, seed)
         old, (new,), _ = self._compared(old, [candidate], past.tasks)
+        await self._execution.expect_harmless(old, new)
         context = self._execution.context(work.parallel, work.max_cost_usd)
         replays = await replay_past_runs(old, new, past, ReplayMode.parse(on.mode), context)
         return await estimate_difference(old, new, replays, chosen, context, live_runs=live_runs, seed=seed), replays
@@ -317,6 +321,7 @@ class Experiments:
         if playbook is None or tasks is None:
             return sentinel(self._resources.store, alpha)
         chosen, dataset = self._resources.playbook(playbook), self._execution.dataset(tasks)
+        await self._execution.expect_harmless(chosen)
         self._resources.library.keep(chosen, because="compared")
         by, context = self._execution.metric(metric), self._execution.context()
         return await play_sentinel(chosen, dataset, by, context, Comparing(alpha=alpha), times=times, watch=on_event)

@@ -24,6 +24,7 @@ from seedbed.runs.history import entries_of, recall, recent
 from seedbed.runs.imports.sessions import Session, load
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
+from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.dialogue.children import INHERITED
 from seedbed.stage.program import recorded
@@ -177,7 +178,7 @@ class Runs:
         task = Task(f"{OF}{recorded.id}", recorded.inputs)
         seed, perform = seed_of(task, 0), Replayer(self._resources.runner, ReplayMode.parse(mode))
         try:
-            return await perform("", chosen, task, seed, Ledger()), False
+            return await perform("", chosen, task, seed, Ledger(within=bounds().ledger)), False
         except RunError as wrong:
             try:
                 failed = recall(self._resources.store, perform.key(chosen, task, seed).id)
