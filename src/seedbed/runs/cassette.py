@@ -167,6 +167,11 @@ class Cassette:
         return frozenset(entry.name for entry in calls if entry.body["changes"])
 
     @property
+    def unasked(self) -> frozenset[str]:
+        """Tools that changed the world without anybody being asked."""
+        return frozenset(name for name in self.changing if ("decision", f"confirm {name}") not in self._of)
+
+    @property
     def latest(self) -> datetime:
         """The last time that the run read from the clock, or when it began."""
         read = [entry.body["value"] for entry in self._of.get(("reading", "now"), ())]

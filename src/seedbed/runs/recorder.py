@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -71,6 +71,8 @@ class Recorder:
 
     _paid_tag: str | None = None
     """The tag of the entries that were paid for, if not all were."""
+    unasked: Collection[str] = ()
+    """Tools that change the world and that a replay finds recorded without a question to anybody."""
 
     def __init__(
         self,

@@ -58,6 +58,7 @@ class ReplayRecord(Recorder):
         self.real_tools = False
         self.cassette = source.cassette
         self.mode = source.mode
+        self.unasked = self.cassette.unasked
         self.labels: dict[str, Counter[ReplayLabel]] = {}
         self.misses: list[str] = source.above.misses if source.above else []
         self.child_sources: dict[str, ChildSource] = {}

@@ -363,6 +363,7 @@ class Runner:
                     open_run=self._open,
                     depth=parent.depth + 1 if parent else 0,
                     above=above,
+                    taken=parent.taken if parent else None,
                 )
                 with bounded(within):
                     yield Stage(playbook, refuse if strict else self.models.__getitem__, recorder, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -51,6 +51,15 @@ class Tool:
     def changes(self) -> bool:
         """Whether it acts on the world beyond reading it."""
         return self.effect != "reads"
+
+    def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call, with those that the function adds by itself."""
+        try:
+            parameters = inspect.signature(self.function).parameters
+        except (TypeError, ValueError):  # a function without a signature
+            return dict(arguments)
+        defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
+        return {**defaults, **arguments}
 
     async def use(self, arguments: dict[str, Any]) -> Any:
         """The function's result. Raises RunError if the arguments do not fit, if it fails, or if it takes too long."""
