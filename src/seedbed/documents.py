@@ -42,9 +42,16 @@ class Document:
     lines: dict[str, int] = field(default_factory=dict)
 
 
+def file_path(path: object, what: str, error: type[DocumentError]) -> Path:
+    """A path as people give it, as a text or a Path. Raises `error` for anything else."""
+    if not isinstance(path, str | Path):
+        raise error([Problem("path", shown(path), f"the path of {what}", "Give its name as a text, or a Path.")])
+    return Path(path)
+
+
 def read(path: Path | str, error: type[DocumentError]) -> Document:
     """Parse a YAML or JSON file. Raises `error` with what is wrong and how to correct it."""
-    path = Path(path)
+    path = file_path(path, "a YAML or JSON file", error)
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:

@@ -71,11 +71,11 @@ def send(**arguments: Any) -> str:
 
 
 def forbidden(*, changes: bool) -> Tool:
-    return Tool("send_money", send, changes)
+    return Tool("send_money", send, "changes" if changes else "reads")
 
 
 def harmless(name: str) -> Tool:
-    return Tool(name, lambda **_: "looked", changes=True)
+    return Tool(name, lambda **_: "looked")
 
 
 def stage(playbook: Playbook, *tools: Any) -> Stage:

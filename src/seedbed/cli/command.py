@@ -30,6 +30,9 @@ SHARED = {
     "dry_run": Annotated[bool, typer.Option("--dry-run", help="Show what would happen without changing anything.")],
     "as_json": Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")],
 }
+METAVARS = {bool: "", int: "N", float: "NUMBER", str: "TEXT"}
+"""What stands for an option's value in the help, unless the option says it."""
+
 DEFAULTS = {"workspace": None, "dry_run": False, "as_json": False}
 
 
@@ -42,11 +45,12 @@ class Invocation:
     as_json: bool = False
 
     @contextmanager
-    def open(self, *, dry_run: bool | None = None) -> Iterator[Workspace]:
-        """The workspace, closed again at the end. In a dry run nothing that happens in it is stored."""
+    def open(self, *, dry_run: bool | None = None, real_tools: bool = False) -> Iterator[Workspace]:
+        """The workspace, closed again at the end. In a dry run nothing that happens in it is stored. With `real_tools`
+        the person lets tools change the world where they otherwise may not."""
         path = find_file(self.workspace)
         import_beside(path)
-        with closing(open_workspace(path)) as space:
+        with closing(open_workspace(path, real_tools=real_tools)) as space:
             yield space.dry_run() if (self.dry_run if dry_run is None else dry_run) else space
 
     @contextmanager
@@ -154,9 +158,9 @@ def command(
                 is_call = isinstance(wrong, SettingsError) or (isinstance(wrong, PlaybookError) and hint[:1] == "-")
                 if wrong.source or not hint or not (is_call or path in (aliases or {})):
                     raise
-                raise typer.BadParameter(str(wrong), param_hint=hint) from None
+                raise typer.BadParameter(str(wrong), param_hint=hint) from wrong
 
-        called.__doc__, called.__name__ = function.__doc__, function.__name__
+        called.__doc__, called.__name__ = _unwrapped(function.__doc__ or ""), function.__name__
         called.__annotations__ = {each.name: each.annotation for each in parameters}
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         app.command(name)(called)
@@ -188,6 +192,11 @@ def _parameters(function: Callable[..., None]) -> tuple[list[inspect.Parameter],
     return parameters, groups
 
 
+def _unwrapped(text: str) -> str:
+    """Paragraphs as one line each: the terminal wraps them to its own width."""
+    return "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n"))
+
+
 def _hint(parameter: inspect.Parameter) -> str:
     """What people call a parameter: `--max-cost`, or JUDGE for an argument."""
     info = get_args(parameter.annotation)[-1]
@@ -195,4 +204,7 @@ def _hint(parameter: inspect.Parameter) -> str:
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    kind, info = get_args(annotation)
+    if isinstance(info, OptionInfo) and info.metavar is None:
+        info.metavar = next(word for each, word in METAVARS.items() if each in (kind, *get_args(kind)))
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -39,6 +39,10 @@ Parallel = Annotated[
         "--parallel", metavar="WHERE", help="Where to execute runs: loop, processes, a number of processes, or ray."
     ),
 ]
+RealTools = Annotated[
+    bool,
+    typer.Option("--real-tools", help="Let tools really change the world, where otherwise only stand-ins may act."),
+]
 ReportFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new file: .md or .html.")
 ]

@@ -37,7 +37,7 @@ class ResolvedDocument:
 
 def load(path: Path | str, overrides: Mapping[str, object] | None = None) -> ResolvedDocument:
     """Read a file and everything it extends. Raises PlaybookError for cycles, missing parents and bad syntax."""
-    loaded = _load(Path(path), ())
+    loaded = _load(documents.file_path(path, "a playbook", PlaybookError), ())
     if overrides:
         changed = _override(loaded, overrides, dict.fromkeys(overrides, RUN_TIME))
         loaded = replace(changed, loosened=(*loaded.loosened, *_loosened(loaded.document, changed.document, path)))

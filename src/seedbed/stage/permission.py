@@ -26,10 +26,14 @@ class ActionRules:
     unasked: Collection[str] = ()
 
     def may(self, action: str, confidence: float | None, arguments: Mapping[str, Any] | None) -> Permission:
-        """The strictest answer of all playbooks; an argument that is not given has the value that the tool gives it."""
+        """The strictest answer of all playbooks; an argument that is not given has the value that the tool gives it.
+
+        A stand-in changes nothing, so that it needs no one's word unless a rule names it.
+        """
         tool = self.tools[action] if action in self.tools else None  # noqa: SIM401 a replay's tools have no get
         judged = tool.with_defaults(arguments) if tool and arguments is not None else arguments
-        changes = tool is not None and tool.changes and action not in self.unasked
+        really = tool is not None and tool.changes and tool.acts == "really"
+        changes = really and action not in self.unasked
         return strictest(
             each.may(action, confidence, judged, changes=changes, taken=self.taken) for each in self.playbooks
         )

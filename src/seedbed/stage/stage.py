@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError
+from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, RunError
 from seedbed.models.calling.fallback import Discard, ModelAnswer, ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
@@ -19,13 +19,15 @@ from seedbed.models.chat import Message, Sampling
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission
 from seedbed.plugins import suggestion
+from seedbed.runs.cassette import CONFIRM
+from seedbed.runs.claims import idempotency_key
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
 from seedbed.stage.model_choice import ModelRequirements, choose_model, request_parameters, reserve_from
 from seedbed.stage.permission import ActionRules, unconfirmed
-from seedbed.stage.tools import Tool
+from seedbed.stage.tools import KEY, Tool
 from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
 
@@ -96,6 +98,10 @@ class Stage:
     @property
     def seed(self) -> int:
         return self.recorder.seed
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self._tools
 
     async def ask(
         self,
@@ -225,7 +231,8 @@ class Stage:
     async def call(self, tool: str, confidence: float | None = None, /, **arguments: Any) -> Any:
         """Use a tool if the rules permit it and, where they ask for one, a person confirms it.
 
-        Raises ActionForbidden, or RunError if the tool fails; a failure is recorded too.
+        Raises ActionForbidden, or RunError if the tool fails; a failure is recorded too. Raises InDoubt if it may have
+        changed the world and its result is lost: the run then ends.
         """
         if tool not in self._tools:
             known = ", ".join(self._tools) or "none were given"
@@ -233,14 +240,24 @@ class Stage:
             raise RunError(f"found no tool {tool!r}; expected one of: {known}{f'. {near}' if near else ''}")
         chosen = self._tools[tool]
         arguments = deepcopy(arguments)  # the program must not alter what a person confirms
+        if KEY in arguments and chosen.takes_key:
+            raise RunError(f"tool {tool}: found {KEY} among its arguments; expected none: every call is given its own")
         await self._require_permission(tool, arguments, confidence)
+        confirmed = any(each.point == f"{CONFIRM}{tool}" for each in self.recorder.decisions)
+        risky = chosen.acts == "really" and (chosen.changes or confirmed)
+        given, acted = arguments, False
+        if chosen.takes_key:
+            given = {**arguments, KEY: idempotency_key(self.recorder.next_key("call", tool, arguments))}
 
         async def work() -> Json:
-            began = time.perf_counter()
+            nonlocal acted
+            acted, began = True, time.perf_counter()
             result, error = None, ""
             try:
-                result = await chosen.use(arguments)
+                result = await chosen.use(given)
             except RunError as wrong:
+                if risky and isinstance(wrong, InDoubt):
+                    raise
                 error = str(wrong)
             seconds = time.perf_counter() - began
             return Call(
@@ -252,7 +269,9 @@ class Stage:
                 latency_seconds=seconds,
             ).body()
 
-        call = Call(**await self.recorder.record("call", tool, arguments, work, risky=chosen.changes))
+        call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
+        if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
+            await work()
         self.recorder.calls.append(call)
         if call.error:
             raise RunError(call.error)
@@ -298,9 +317,9 @@ class Stage:
         async def ask() -> Json:
             reply = await self._person.ask(question)
             yes = "yes" if reply.yes is True else "no"
-            return Decision(point=f"confirm {action}", action=yes, because=because, answered=reply.how).body()
+            return Decision(point=f"{CONFIRM}{action}", action=yes, because=because, answered=reply.how).body()
 
-        return (await self._record_decision(f"confirm {action}", words, ask, person=True)).action == "yes"
+        return (await self._record_decision(f"{CONFIRM}{action}", words, ask, person=True)).action == "yes"
 
     async def decide(
         self,

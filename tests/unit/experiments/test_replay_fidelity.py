@@ -367,7 +367,7 @@ async def test_whatever_a_replay_depends_on_is_in_its_key() -> None:
     other_tool = workspace(space.store)
     other_tool.tools = [tool(name="send", changes=True)(lambda to: "not sent")]
     harmless = workspace(space.store)
-    harmless.tools = [tool(name="send")(send.function)]
+    harmless.tools = [tool(name="send", effect="reads")(send.function)]
     served = workspace(space.store, tools=["json:dumps"])
     again = await space.run(A, n=0, seed=9)
     later = replace(task, id=f"replay of {again.id}")

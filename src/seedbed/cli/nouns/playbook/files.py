@@ -128,7 +128,7 @@ def import_file(
     parts: list[RenderableType] = [output.facts(pairs)]
     if foreign.protection:
         text = documents.to_yaml({"channels": {"production": foreign.protection}})
-        parts += [line("Its limits protect a channel. Put this into seedbed.yaml:"), line((text, "cyan"))]
+        parts += [line("Its limits protect a channel. Add this to seedbed.yaml:"), line((text, "cyan"))]
     call.show(document, *parts)
 
 
