@@ -52,7 +52,7 @@ async def evaluate(
     expect_open(context.store, todo, (demo.inputs for demos in playbook.demos.values() for demo in demos))
     plan = _Replicates(todo, replicates)
     expect_answers(chosen, todo)
-    limited = replace(context, ledger=Ledger(max_cost_usd, last_share=0.0))
+    limited = replace(context, ledger=Ledger(max_cost_usd, last_share=0.0, within=context.ledger))
     async with context.present():
         cells = await all_cells(playbook, plan, chosen, limited, watch, OneReason())
     return scorecard(playbook.digest, chosen, cells, todo, paid_usd=limited.ledger.spent_usd)

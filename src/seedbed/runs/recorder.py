@@ -7,9 +7,9 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -29,7 +29,9 @@ from seedbed.runs.history import (
     total_tokens,
 )
 from seedbed.runs.journal import Journal
+from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
+from seedbed.settings.secrets import REDACTED, redact, redacted
 from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
@@ -45,7 +47,8 @@ Details = Callable[[], Json]
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any."""
+    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any. Without `real_tools`,
+    stand-ins act in place of tools that change the world."""
 
     playbook: Digest
     inputs: Json
@@ -53,10 +56,11 @@ class RunStart:
     models: Json
     parent: str = ""
     max_cost_usd: float | None = None
+    real_tools: bool = True
 
     def body(self) -> Json:
         body: Json = json_copy({name: getattr(self, name) for name in START_FIELDS})
-        return body
+        return body if self.real_tools else {**body, "real_tools": False}
 
 
 class Recorder:
@@ -69,6 +73,8 @@ class Recorder:
 
     _paid_tag: str | None = None
     """The tag of the entries that were paid for, if not all were."""
+    unasked: Collection[str] = ()
+    """Tools that change the world and that a replay finds recorded without a question to anybody."""
 
     def __init__(
         self,
@@ -84,6 +90,7 @@ class Recorder:
         self.seed = start.seed
         self.parent = start.parent
         self.max_cost_usd = start.max_cost_usd
+        self.real_tools = start.real_tools
         self.turns: list[Turn] = []
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
@@ -101,6 +108,7 @@ class Recorder:
         self._ends = 0
         self.claims = Claims(journal, self.id, by, clock)
         self._known: dict[str, Json] = {}
+        self._history = MessageHistory()
         self._again: dict[str, str] = {}
         """The keys of reading calls that failed and are tried again, with the keys of their next tries."""
         self._requests: Counter[str] = Counter()
@@ -124,13 +132,22 @@ class Recorder:
         self._started, self._ends, self.claims.number = start.at, len(ends), len(claims_of(store, run))
         self.resumed = True
         self._load()
+        if any(REDACTED in canonical(body) for body in (self._start, *self._known.values())):
+            raise RunError(
+                f"run {run[:10]}: found a record from which a secret was taken out, so its steps cannot be repeated "
+                "exactly; expected a whole one. Start a new run"
+            )
 
     def _load(self) -> None:
         """Read what the run has recorded so far."""
         store, run = self._journal.store, self.id
         self.claims.announced = announced_calls(store, run)
         for kind in ENTRIES:
-            self._known |= {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
+            known = {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
+            self._known |= known
+            if kind == "turn":
+                for key, body in known.items():
+                    self._history.restore(key, body)
         self.failures = [Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run))]
         self._forget_failed_reads(list(store.facts(Query(kind="call", subject=run))))
 
@@ -200,18 +217,24 @@ class Recorder:
         self.claims.check()
         key = self._key(kind, name, request)
         if key in self._known:
-            return self._known[key]
+            return self._history.expand(self._known[key]) if kind == "turn" else self._known[key]
         began = time.perf_counter()
         body = await (self.claims.once(key, name, json_copy(request), work) if risky else work())
-        if kind != "turn":  # which is JSON already
-            body = json_copy(body)
+        stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))
         seconds = body.get("latency_seconds", time.perf_counter() - began)
         key = self._again.get(key, key)
-        if not await self._add(kind, key, self.id, body, seconds, pauses=PAUSES if risky else ()):
+        if not await self._add(kind, key, self.id, stored, seconds, pauses=PAUSES if risky else ()):
             await self.claims.expect()
             (recorded,) = self._journal.store.facts(Query(kind=kind, key=key))  # by the worker before, just now
-            return recorded.body
+            body = self._history.expand(recorded.body) if kind == "turn" else recorded.body
+        if kind == "turn":  # only now can others go on from it
+            self._history.add(key, body)
         return body
+
+    def add_turn(self, body: Json) -> Turn:
+        """Add a recorded turn to the run."""
+        self.turns.append(Turn.from_body(body, self._history.messages(body)))
+        return self.turns[-1]
 
     def next_key(self, kind: str, name: str, request: object) -> str:
         """The key of the next request with this content."""
@@ -268,8 +291,8 @@ class Recorder:
             playbook=self.playbook,
             started=self._started,
             status=status,
-            output=json_copy(output),
-            error=error,
+            output=redacted(json_copy(output)),
+            error=redact(error),
             turns=tuple(self.turns),
             calls=tuple(self.calls),
             decisions=tuple(self.decisions),
@@ -320,7 +343,8 @@ class Recorder:
     ) -> bool:
         at = self._started if kind in ("start", "run") else self._clock()
         tags = self._tags(kind, key)
-        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value, tags=tags)
+        stored = redacted(body)
+        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=stored, value=value, tags=tags)
         for pause in pauses:
             try:
                 return await self._journal.add(fact)
@@ -334,7 +358,8 @@ class Recorder:
 
 def conditions(start: Fact) -> RunStart:
     """The conditions of a run, from the fact it began with."""
-    return RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
+    known = RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
+    return replace(known, real_tools=start.body.get("real_tools", True))
 
 
 @cache

@@ -55,8 +55,10 @@ class ReplayRecord(Recorder):
 
     def __init__(self, journal: Journal, start: RunStart, source: ReplaySource, *, by: str, run: str = "") -> None:
         super().__init__(journal, start, by=by, run=run)
+        self.real_tools = False
         self.cassette = source.cassette
         self.mode = source.mode
+        self.unasked = self.cassette.unasked
         self.labels: dict[str, Counter[ReplayLabel]] = {}
         self.misses: list[str] = source.above.misses if source.above else []
         self.child_sources: dict[str, ChildSource] = {}

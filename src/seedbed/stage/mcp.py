@@ -19,7 +19,7 @@ import anyio
 from seedbed.errors import InDoubt, Problem, RunError, SeedbedError, SettingsError, shown
 from seedbed.plugins import optional
 from seedbed.settings import McpServer, reveal
-from seedbed.stage.tools import KEY, Tool
+from seedbed.stage.tools import KEY, Effect, Tool
 
 if TYPE_CHECKING:
     import mcp
@@ -160,7 +160,6 @@ class _McpSession:
 
     def _tool(self, client: mcp.Client, tool: mcp.types.Tool) -> Tool:
         name = f"{self._server.name}_{tool.name}" if self._server.name else tool.name
-        reads = tool.name in self._server.reads or bool(tool.annotations and tool.annotations.read_only_hint)
 
         async def use(**arguments: Any) -> Any:
             try:
@@ -173,7 +172,17 @@ class _McpSession:
             return _result(result, tool.output_schema)
 
         takes_key = KEY in (tool.input_schema.get("properties") or {})
-        return Tool(name, use, not reads, tool.description or "", timeout_seconds=None, takes_key=takes_key)
+        about = tool.description or ""
+        return Tool(name, use, self._effect(tool), about, timeout_seconds=None, takes_key=takes_key)
+
+    def _effect(self, tool: mcp.types.Tool) -> Effect:
+        """What the settings say, or else the server; a tool of which nobody says anything changes the world."""
+        marks = tool.annotations
+        if tool.name in self._server.reads:
+            return "reads"
+        if not (marks and marks.read_only_hint):
+            return "changes"
+        return "sends" if marks.open_world_hint else "reads"
 
     # Errors
 

@@ -52,13 +52,22 @@ def program_source(playbook: Playbook, tools: Iterable[Tool], store: Store, by: 
         module = inspect.getmodule(program_of(playbook))
     except PlaybookError:  # the run says so
         module = None
-    own = {"program": _source(module), "tools": {tool.name: _source(tool.function) for tool in tools}}
+    own = {"program": source(module), "tools": {tool.name: source(tool.function) for tool in tools}}
     store.append([Fact(kind="source", key=name, subject=name, at=now(), by=by, body=own)])
     first = next(store.facts(Query(kind="source", key=name)))
     return None if first.body == own else own
 
 
-def _source(of: Any) -> str:
+def code_of(playbook: Playbook) -> str:
+    """The digest of the source of a playbook's program; empty if it has none, or none that can be read."""
+    try:
+        return source(inspect.getmodule(program_of(playbook))) if playbook.program else ""
+    except PlaybookError:  # a run says so
+        return ""
+
+
+def source(of: Any) -> str:
+    """The digest of the source of a module or function; empty if it has none."""
     try:
         text = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(of)))))
     except (OSError, TypeError, SyntaxError):

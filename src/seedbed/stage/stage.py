@@ -17,7 +17,7 @@ from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
 from seedbed.models.chat import Message, Sampling
 from seedbed.playbooks.playbook import Playbook, Role, Step
-from seedbed.playbooks.rules import Permission, strictest
+from seedbed.playbooks.rules import Permission
 from seedbed.plugins import suggestion
 from seedbed.runs.cassette import CONFIRM
 from seedbed.runs.claims import idempotency_key
@@ -26,6 +26,7 @@ from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
 from seedbed.stage.model_choice import ModelRequirements, choose_model, request_parameters, reserve_from
+from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
@@ -42,7 +43,7 @@ class StageOptions:
     """What a stage works with. By default there is no budget, no tool and no one to ask.
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
-    `depth` counts the runs above this one, and `above` are their playbooks, whose rules hold here too.
+    `depth` counts the runs above this one; `above` are their playbooks, whose rules hold here too, `taken` their acts.
     """
 
     limits: ModelLimits | None = None
@@ -54,6 +55,7 @@ class StageOptions:
     open_run: OpenRun | None = None
     depth: int = 0
     above: Sequence[Playbook] = ()
+    taken: list[tuple[str, Json]] | None = None
 
 
 class Stage:
@@ -79,10 +81,12 @@ class Stage:
         self.on_event = options.on_event
         self.depth = options.depth
         self.above = tuple(options.above)
+        self.taken = [] if options.taken is None else options.taken
         self._models = models
         self._limits = options.limits or ModelLimits()
         self._router = options.router
         self._tools = options.tools or {}
+        self._rules = ActionRules((playbook, *self.above), self._tools, self.taken, recorder.unasked)
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
@@ -94,6 +98,10 @@ class Stage:
     @property
     def seed(self) -> int:
         return self.recorder.seed
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self._tools
 
     async def ask(
         self,
@@ -148,11 +156,10 @@ class Stage:
             return {"role": role, "messages": texts, **request_parameters(speaker, requirements)}
 
         try:
-            turn = Turn.from_body(await self.recorder.record("turn", label, request, work, details=details))
+            turn = self.recorder.add_turn(await self.recorder.record("turn", label, request, work, details=details))
         except Exception as error:
             self._notify(replace(event, failed=str(error) or type(error).__name__))
             raise
-        self.recorder.turns.append(turn)
         self._notify(replace(event, model=turn.model, turn=turn))
         return turn
 
@@ -234,12 +241,14 @@ class Stage:
         chosen = self._tools[tool]
         arguments = deepcopy(arguments)  # the program must not alter what a person confirms
         await self._require_permission(tool, arguments, confidence)
+        confirmed = any(each.point == f"{CONFIRM}{tool}" for each in self.recorder.decisions)
+        risky, acted = chosen.acts == "really" and (chosen.changes or confirmed), False
         # From here until it is recorded nothing may be awaited: the key is that of the next such request.
         with_key = chosen.with_key(arguments, idempotency_key(self.recorder.next_key("call", tool, arguments)))
-        risky = chosen.changes or any(each.point == f"{CONFIRM}{tool}" for each in self.recorder.decisions)
 
         async def work() -> Json:
-            began = time.perf_counter()
+            nonlocal acted
+            acted, began = True, time.perf_counter()
             result, error = None, ""
             try:
                 result = await chosen.use(with_key)
@@ -258,6 +267,8 @@ class Stage:
             ).body()
 
         call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
+        if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
+            await work()
         self.recorder.calls.append(call)
         if call.error:
             raise RunError(call.error)
@@ -268,26 +279,32 @@ class Stage:
         return await self.call("search", query=query, **more)
 
     async def _require_permission(self, action: str, arguments: Json, confidence: float | None) -> None:
-        permission = self.may(action, confidence)
+        permission, unsure = self.may(action, confidence, arguments), self.may(action, None, arguments)
         if permission.answer == "forbidden":
             await self.decide(f"may {action}", "forbidden", because=permission.because)
             raise ActionForbidden(f"{action}: {permission.because}")
-        if permission.answer == "confirm" and not await self.confirm(action, permission.because, arguments):
-            raise ActionForbidden(f"{action}: {permission.because}, and nobody confirmed it")
-        if permission and not self.may(action):  # the confidence made the difference
+        with self._rules.taking(action, arguments):
+            if permission.answer == "confirm" and not await self.confirm(action, permission.because, arguments):
+                raise ActionForbidden(unconfirmed(action, permission.because))
+        if permission and not unsure:  # the confidence made the difference
             sure = None if confidence is None else float(confidence)
             await self.decide(f"may {action}", "allowed", because=permission.because, confidence=sure)
 
-    def may(self, action: str, confidence: float | None = None) -> Permission:
-        """Whether the rules permit an action: those of the playbook, and of the runs above this one."""
-        return strictest(each.may(action, confidence) for each in (self.playbook, *self.above))
+    def may(
+        self, action: str, confidence: float | None = None, arguments: Mapping[str, Any] | None = None
+    ) -> Permission:
+        """Whether the rules permit an action: those of the playbook, and of the runs above this one.
+
+        Without arguments the answer is the strictest that any could get.
+        """
+        return self._rules.may(action, confidence, arguments)
 
     async def confirm(self, action: str, because: str, arguments: Mapping[str, Any] | None = None) -> bool:
         """Ask a person, who sees the arguments. A forbidden action is refused without asking anybody.
 
         The answer is recorded as a decision, with how it was given.
         """
-        permission = self.may(action)
+        permission = self.may(action, None, arguments)
         if permission.answer == "forbidden":
             await self.decide(f"may {action}", "forbidden", because=permission.because)
             return False
@@ -363,7 +380,7 @@ def _turn(step: str, role: str, messages: Sequence[Message], seed: int, answer: 
         prompt_tokens=reply.usage.prompt_tokens,
         completion_tokens=reply.usage.completion_tokens,
         cost_usd=answer.cost_usd,
-        latency_seconds=reply.latency_seconds,
+        latency_seconds=round(reply.latency_seconds, 6),
         finish_reason=reply.finish_reason,
         seed=seed,
         waited_seconds=answer.waited_seconds,

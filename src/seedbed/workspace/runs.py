@@ -22,10 +22,11 @@ from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
 from seedbed.runs.doubts import CallInDoubt as CallInDoubt
 from seedbed.runs.doubts import calls_in_doubt, settle
-from seedbed.runs.history import recall, recent
+from seedbed.runs.history import entries_of, recall, recent
 from seedbed.runs.imports.sessions import Session, load
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
+from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.dialogue.children import INHERITED
 from seedbed.stage.program import recorded
@@ -140,7 +141,7 @@ class Runs:
 
     def _facts(self, run: Run | str, kinds: Iterable[str]) -> list[Fact]:
         store, name = self._resources.store, self.find(run)
-        facts = (fact for kind in kinds for fact in store.facts(Query(kind=kind, subject=name)))
+        facts = (fact for kind in kinds for fact in entries_of(store, name, kind))
         return sorted(facts, key=lambda fact: fact.number)
 
     def routing(self, run: Run | str) -> list[Json]:
@@ -179,7 +180,7 @@ class Runs:
         task = Task(f"{OF}{recorded.id}", recorded.inputs)
         seed, perform = seed_of(task, 0), Replayer(self._resources.runner, ReplayMode.parse(mode))
         try:
-            return await perform("", chosen, task, seed, Ledger()), False
+            return await perform("", chosen, task, seed, Ledger(within=bounds().ledger)), False
         except RunError as wrong:
             try:
                 failed = recall(self._resources.store, perform.key(chosen, task, seed).id)

@@ -118,7 +118,7 @@ async def test_the_rules_of_the_playbook_say_what_may_be_done() -> None:
 # Everything else a program may do
 
 
-@tool
+@tool(effect="reads")
 async def weather(city: str) -> dict[str, Any]:
     happened.append(city)
     return {"city": city, "degrees": 21}
@@ -130,7 +130,7 @@ async def refund(order: str) -> str:
     return "refunded"
 
 
-@tool
+@tool(effect="reads")
 async def broken() -> None:
     raise ValueError("out of order")
 
@@ -142,7 +142,7 @@ def equipped(
     store: MemoryStore, *, resume: str = "", confirm: Any = None, rules: dict[str, Any] | None = None
 ) -> Stage:
     happened.clear()
-    playbook = Playbook.from_document({"roles": {"writer": {}}, "rules": rules or {}})
+    playbook = Playbook.from_document({"roles": {"writer": {}}, "rules": {"allow": ["refund"], **(rules or {})}})
     journal = Journal(store)
     if resume:
         recorder = Recorder.resume(journal, resume, by="ada")

@@ -79,7 +79,10 @@ async def use(store: Store) -> None:
         told = {"step": "say", "model": "m", "because": "so", "task_type": "t", "quality": "maximum"}
         return {**told, "propensity": 0.5}
 
-    start, better = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Say 0.", "Echo."))
+    start, better = (
+        Playbook.from_document({"roles": {"writer": {"system": text}}, "rules": {"allow": ["look"]}})
+        for text in ("Say 0.", "Echo.")
+    )
 
     async def perform(_: str, playbook: Playbook, task: Task, seed: int, __: Ledger) -> Run:
         recorder = Recorder(
