@@ -202,6 +202,13 @@ async def test_who_cannot_call_a_tool_is_not_refused() -> None:
     assert refunded == []
 
 
+async def test_a_run_that_is_not_live_refuses_by_itself_whoever_has_it_performed() -> None:
+    async with space() as at:
+        with pytest.raises(SettingsError, match="refund, which would really change the world"):
+            await at.resources.runner.perform_once("a" * 32, DESK, {"order": "1"}, 1)
+    assert refunded == []
+
+
 async def test_recorded_results_are_the_fourth_way() -> None:
     async with space() as at:
         for n in range(12):
