@@ -21,6 +21,7 @@ REPORTS = (".md", ".html")
 PLAYBOOK = "A file, a digest, a ref or a channel."
 DATASET = "A file or folder of tasks, or a stored dataset; NAME:SPLIT selects one split."
 
+Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")]
 Because = Annotated[str, typer.Option("--because", metavar="REASON", help="The reason to record.")]
 PlaybookName = Annotated[str, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)]
 DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]

@@ -77,7 +77,7 @@ class Payments:
         rest = todo
         if before:
             rest = [(each, [item for item in items if run_key(each, item) not in before]) for each, items in todo]
-        paid = await self.evaluator.pay([work for work in rest if work[1]], self.account.ledger, self._failed)
+        paid = await self.evaluator.pay([work for work in rest if work[1]], self.account.ledger, self._came)
         if self.account.ledger.is_short:
             self.evaluator.store.append([self.fact("round", f"{self._rounds - 1}/short", {"runs": 0, "tasks": 0})])
             self.fresh -= {playbook.digest for playbook, _ in todo}  # some of their cells are known by now
@@ -152,10 +152,15 @@ class Payments:
         (theirs,) = self.evaluator.store.facts(Query(kind="round", key=ours.key))
         return theirs.body
 
-    def _failed(self, cells: Iterable[Cell]) -> None:
-        """Store failed runs, unless they may have failed because the money ran out."""
+    def _came(self, runs: Iterable[Sequence[Cell]]) -> None:
+        """Store which runs failed, unless they may have failed because the money ran out.
+
+        Raises RunError if all runs of the search so far failed for one reason.
+        """
         if not self.account.ledger.is_short:
-            self.evaluator.store.append(self._failures.new(cells, self.evaluator.clock(), self.evaluator.by))
+            at, by = self.evaluator.clock(), self.evaluator.by
+            if facts := [fact for cells in runs for fact in self._failures.after(cells, at, by)]:
+                self.evaluator.store.append(facts)
 
     def _affordable(self, todo: list[PlaybookTasks], free: set[RunKey]) -> int:
         """How many tasks of each playbook the budget allows."""

@@ -16,10 +16,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import anyio
 
-from seedbed.errors import Problem, RunError, SeedbedError, SettingsError, shown
+from seedbed.errors import InDoubt, Problem, RunError, SeedbedError, SettingsError, shown
 from seedbed.plugins import optional
 from seedbed.settings import McpServer, reveal
-from seedbed.stage.tools import Effect, Tool
+from seedbed.stage.tools import KEY, Effect, Tool
 
 if TYPE_CHECKING:
     import mcp
@@ -171,7 +171,9 @@ class _McpSession:
                 raise RunError(self._redact(f"tool {name} failed: {shown(_text(result.content), 300)}"))
             return _result(result, tool.output_schema)
 
-        return Tool(name, use, self._effect(tool), tool.description or "", timeout_seconds=None)
+        takes_key = KEY in (tool.input_schema.get("properties") or {})
+        about = tool.description or ""
+        return Tool(name, use, self._effect(tool), about, timeout_seconds=None, takes_key=takes_key)
 
     def _effect(self, tool: mcp.types.Tool) -> Effect:
         """What the settings say, or else the server; a tool of which nobody says anything changes the world."""
@@ -204,7 +206,7 @@ class _McpSession:
         else:
             remedy = "Is it an MCP server?" if self._server.command else "Is it running, and are url and key right?"
             problem = Problem(place, f"{type(error).__name__}: {shown(str(error), 300)}", "an answer", remedy)
-        return RunError(self._redact(f"{problem}{self._server_output()}"))
+        return (InDoubt if tool else RunError)(self._redact(f"{problem}{self._server_output()}"))
 
     def _server_output(self) -> str:
         """The end of the server's error stream, and any output that is not a message."""

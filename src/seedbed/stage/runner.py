@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,12 +17,13 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.history import recall, worker_at
+from seedbed.runs.claims import Claims, holder_of, is_taken
+from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import Run, RunEvent
-from seedbed.runs.worker_presence import heartbeat, is_alive
+from seedbed.runs.worker_presence import Heartbeat
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.spending.quota import Spending
@@ -38,7 +39,7 @@ from seedbed.stage.stand_ins import expect_stand_ins, permits
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
 from seedbed.storage.redis import RedisRateLimit, redis_at
-from seedbed.storage.store import Digest, Json, Query, Store, digest, now
+from seedbed.storage.store import Digest, Json, Query, Store, digest
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -70,7 +71,9 @@ class Runner:
         self._admission = AdmissionControl()
         self._shared: dict[str, SharedRun] = {}
         self._saved: set[Digest] = set()
-        self._heartbeats = 0
+        self._heartbeat = Heartbeat(self.journal.worker, self.journal.add)
+        self._left: list[Claims] = []
+        """On runs that have ended here, which could not be recorded."""
         self._person = person(None, self.settings.confirm, self.store, self.library.by)
         self._tool_sources = ToolSources(self.settings.tools, self.settings.path("."))
 
@@ -157,11 +160,11 @@ class Runner:
 
     async def resume(self, run: str, *, max_cost_usd: float | None = None, on_event: OnEvent | None = None) -> Run:
         """Continue a run. The default limit on its cost is the one it started with."""
-        if self._is_taken(run):
-            host, pid, *_ = str(worker_at(self.store, run)).split("/")
+        if (holder := holder_of(self.store, run)) and is_taken(self.store, run):
+            machine, pid, *_ = holder.worker.split("/")
             raise RunTaken(
-                f"run {run[:10]}: found it under way in process {pid} on {host}; expected it to be free. "
-                "Wait for its end, or end that process first"
+                f"run {run[:10]}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
+                "be free. Wait for its end, or end that process first"
             )
         recorder = self._resumed(run)
         limit = recorder.max_cost_usd if max_cost_usd is None else max_cost_usd
@@ -183,19 +186,9 @@ class Runner:
         async with staged as stage, recording(stage):
             yield stage
 
-    @asynccontextmanager
-    async def heartbeat(self) -> AsyncIterator[None]:
-        """Show other machines, if they share the store, that this worker is alive while the block lasts."""
-        self._heartbeats += 1
-        try:
-            if self._heartbeats > 1 or not self.settings.store.startswith("postgresql"):
-                yield
-            else:
-                async with heartbeat(self.journal.worker, self.journal.add, self.library.by):
-                    await asyncio.sleep(0)  # the first heartbeat comes before the first claim
-                    yield
-        finally:
-            self._heartbeats -= 1
+    def heartbeat(self) -> AbstractAsyncContextManager[None]:
+        """A block in which other machines, if they share the store, see that this worker is alive."""
+        return self._heartbeat.block(self.library.by)
 
     def model_identities(self, playbook: Playbook) -> Json:
         """The identity of each model that a playbook may use, without prices."""
@@ -290,16 +283,11 @@ class Runner:
             except RunTaken:
                 await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
-            while self._is_taken(run):
+            while is_taken(self.store, run):
                 await asyncio.sleep(pause)
             if (done := recall(self.store, run)).status == "completed":
                 return done
             recorder = self._resumed(run)
-
-    def _is_taken(self, run: str) -> bool:
-        """Whether another worker performs a run."""
-        worker = worker_at(self.store, run)
-        return worker not in (None, self.journal.worker) and is_alive(str(worker), self.store, now())
 
     def _resumed(self, run: str, source: ReplaySource | None = None) -> Recorder:
         """The record of a run to continue. A replay stays one; by default it answers from the run it replays."""
@@ -351,8 +339,12 @@ class Runner:
         before = ledger.spent_usd
         above = (parent.playbook, *parent.above) if parent else self._playbooks_above(recorder)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder.id, self.store)
+        self._left = [claims for claims in self._left if not claims.leave()]
         try:
-            async with self._tool_sources.for_run(self.tools, recorder, parent, reached=reached) as tools:
+            async with (
+                self.heartbeat(),
+                self._tool_sources.for_run(self.tools, recorder, parent, reached=reached) as tools,
+            ):
                 options = StageOptions(
                     limits=self.limits,
                     router=lambda: self.router,
@@ -363,6 +355,7 @@ class Runner:
                     open_run=self._open,
                     depth=parent.depth + 1 if parent else 0,
                     above=above,
+                    taken=parent.taken if parent else None,
                 )
                 with bounded(within):
                     yield Stage(playbook, refuse if strict else self.models.__getitem__, recorder, options)
@@ -370,6 +363,8 @@ class Runner:
             recorder.check()
             raise
         finally:
+            if recorder.claims.held:  # the store could not be reached
+                self._left.append(recorder.claims)
             if expense:
                 replayed = isinstance(recorder, ReplayRecord)
                 expense.usd = ledger.spent_usd - before if replayed else recorder.cost_usd

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from seedbed.errors import Problem, SettingsError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stage.bounds import bounds
-from seedbed.stage.tools import Tool, as_tool
+from seedbed.stage.tools import Tool, as_tool, takes_key
 
 FOUR_WAYS = (
     "If one only reads, declare it: effect reads. For others there are four ways: a function that acts in its place, "
@@ -71,16 +71,20 @@ async def _entered(stack: AsyncExitStack, sandbox: Callable[[], Any]) -> Any:
 
 def _stand_in(tool: Tool, made: Mapping[Callable[[], Any], Any]) -> Tool:
     if tool.simulated:
-        return replace(tool, function=tool.simulated, acts="simulated")
+        return _acting(tool, tool.simulated, "simulated")
     if tool.sandbox:
-        return replace(tool, function=_offered(tool.name, made[tool.sandbox]), acts="sandbox")
+        return _acting(tool, _offered(tool.name, made[tool.sandbox]), "sandbox")
     if not tool.changes:
         return tool
 
     async def refuse(**_: Any) -> None:
         expect_stand_ins([tool])
 
-    return replace(tool, function=refuse, acts="simulated")
+    return _acting(tool, refuse, "simulated")
+
+
+def _acting(tool: Tool, function: Callable[..., Any], acts: Literal["simulated", "sandbox"]) -> Tool:
+    return replace(tool, function=function, acts=acts, takes_key=takes_key(function))
 
 
 def _offered(name: str, sandbox: Any) -> Callable[..., Any]:

@@ -92,6 +92,15 @@ def _load_tool(about: ToolSource) -> Tool:
     return replace(made, effect=about.effect) if about.effect else made
 
 
+async def tool_names(sources: Sequence[ToolSource], folder: Path) -> list[str]:
+    """The names of the tools that a workspace file lists. Raises as `ToolSources.load` does."""
+    loaded = ToolSources(sources, folder)
+    try:
+        return list(await loaded.load([]))
+    finally:
+        await loaded.aclose()
+
+
 def _load(path: str | None) -> Any:
     """The function of a path; None where there is none."""
     if path is None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import ValidationError, validate_call
 
-from seedbed.errors import PlaybookError, Problem, RunError, SettingsError, expect_function, shown
+from seedbed.errors import InDoubt, PlaybookError, Problem, RunError, SettingsError, expect_function, shown
 
 Effect: TypeAlias = Literal["reads", "changes", "sends"]
 """What a tool does to the world. One that `sends` changes nothing but lets something out, as fetching a page does: it
 is treated like one that `changes`."""
 
 TIMEOUT_SECONDS = 60.0
+
+KEY = "idempotency_key"
+"""A parameter that a tool may declare: it receives a key of its own for each call, the same if a run is resumed."""
+
+_CUT_OFF = (TimeoutError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Tool:
     sandbox: Callable[[], Any] | None = None
     acts: Literal["really", "simulated", "sandbox"] = "really"
     """What the function is: the tool's own, or a stand-in."""
+    takes_key: bool = False
+    """Whether the function has the parameter `idempotency_key`."""
 
     def __post_init__(self) -> None:
         if self.effect not in get_args(Effect):
@@ -52,8 +59,18 @@ class Tool:
         """Whether it acts on the world beyond reading it."""
         return self.effect != "reads"
 
+    def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call, with those that the function adds by itself."""
+        try:
+            parameters = inspect.signature(self.function).parameters
+        except (TypeError, ValueError):  # a function without a signature
+            return dict(arguments)
+        defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
+        return {**defaults, **arguments}
+
     async def use(self, arguments: dict[str, Any]) -> Any:
-        """The function's result. Raises RunError if the arguments do not fit, if it fails, or if it takes too long."""
+        """The function's result. Raises RunError if the arguments do not fit, or if it fails; InDoubt if it does not
+        answer, be it that it takes too long or that a connection breaks: it may have done its work."""
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 if inspect.iscoroutinefunction(inspect.unwrap(self.function)):
@@ -61,14 +78,15 @@ class Tool:
                 return await asyncio.to_thread(self.function, **arguments)
         except TimeoutError:
             limit = "its own limit" if self.timeout_seconds is None else f"at most {self.timeout_seconds:g} seconds"
-            raise RunError(f"tool {self.name}: found no answer in time; expected one within {limit}") from None
+            raise InDoubt(f"tool {self.name}: found no answer in time; expected one within {limit}") from None
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             raise RunError(f"tool {self.name}: found arguments that do not fit: {problems}") from None
         except RunError:
             raise
         except Exception as error:
-            raise RunError(f"tool {self.name} failed: {type(error).__name__}: {shown(str(error), 300)}") from error
+            kind = InDoubt if _is_cut_off(error) else RunError
+            raise kind(f"tool {self.name} failed: {type(error).__name__}: {shown(str(error), 300)}") from error
 
 
 def tool(
@@ -91,8 +109,8 @@ def tool(
     def make(function: Callable[..., Any]) -> Tool:
         expect_function(function, "tool", name)
         about, twin = inspect.getdoc(function) or "", simulated and as_tool(simulated).function
-        called = name or function.__name__
-        return Tool(called, validate_call(function), declared, about, timeout_seconds, twin, sandbox)
+        made = Tool(name or function.__name__, validate_call(function), declared, about, timeout_seconds, twin, sandbox)
+        return replace(made, takes_key=takes_key(function))
 
     return make if function is None else make(function)
 
@@ -129,8 +147,22 @@ def _langchain(original: Any) -> Tool:
         original.description,
         simulated=twin and as_tool(twin).function,
         sandbox=about.get("sandbox"),
+        takes_key=KEY in original.args,
     )
+
+
+def takes_key(function: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter for the key of the call."""
+    try:
+        return KEY in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a function without a signature
+        return False
 
 
 def _effect(changes: bool | None) -> Effect:
     return "reads" if changes is False else "changes"
+
+
+def _is_cut_off(error: Exception) -> bool:
+    """Whether an error leaves open if the work was done. HTTP libraries have time-outs of their own."""
+    return isinstance(error, _CUT_OFF) or any("Timeout" in kind.__name__ for kind in type(error).__mro__)

@@ -20,6 +20,8 @@ from seedbed.experiments.replay.replay import Replayer
 from seedbed.experiments.sessions import Hindsight
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
+from seedbed.runs.doubts import CallInDoubt as CallInDoubt
+from seedbed.runs.doubts import calls_in_doubt, settle
 from seedbed.runs.history import entries_of, recall, recent
 from seedbed.runs.imports.sessions import Session, load
 from seedbed.runs.run import Run, RunEvent
@@ -217,6 +219,20 @@ class Runs:
         for fact in outcomes:
             if resources.store.append([fact]):
                 resources.runner.router.learn(**fact.body)
+
+    # Calls in doubt
+
+    def doubts(self) -> list[CallInDoubt]:
+        """Calls that may have happened: their runs announced them and recorded no result. Oldest first."""
+        return calls_in_doubt(self._resources.store)
+
+    def settle(self, run: Run | str, call: str, *, done: bool, because: str, result: Any = None) -> CallInDoubt:
+        """Say whether a call in doubt has happened, and with what result; its run can then be resumed.
+
+        `call` is its idempotency key, how that begins, or the name of its tool. Raises NotFound.
+        """
+        store, by = self._resources.store, self._resources.by
+        return settle(store, self.find(run), call, done=done, because=because, by=by, result=result)
 
     # Questions to people
 

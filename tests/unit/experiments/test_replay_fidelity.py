@@ -76,7 +76,11 @@ async def outer(task: Mapping[str, Any], stage: Stage) -> Any:
     return (await stage.open({"n": task["n"], "inner": True})).output
 
 
-BOOK: dict[str, Any] = {"program": f"{__name__}:agent", "roles": {"writer": {"model": "m", "system": "Answer."}}}
+BOOK: dict[str, Any] = {
+    "program": f"{__name__}:agent",
+    "roles": {"writer": {"model": "m", "system": "Answer."}},
+    "rules": {"allow": ["send"]},
+}
 MODELS = {"m": {"use": "scripted", "args": {"replies": {"[02468] even": "yes", ".": "no"}}}}
 A = Playbook.from_document(BOOK)
 B = Playbook.from_document({**BOOK, "roles": {"writer": {"model": "m", "system": "Answer well."}}})

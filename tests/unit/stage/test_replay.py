@@ -125,7 +125,7 @@ def workspace(store: Any = None, models: Any = MODELS, **settings: Any) -> Works
 
 
 def playbook(document: dict[str, Any], **changed: Any) -> Playbook:
-    return Playbook.from_document({**document, **changed})
+    return Playbook.from_document({"rules": {"allow": ["send"]}, **document, **changed})
 
 
 def writer(**changed: Any) -> Playbook:

@@ -11,7 +11,7 @@ from rich.rule import Rule
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.nouns.runs import patterns, replay, screening, tail
+from seedbed.cli.nouns.runs import doubt, patterns, replay, screening, tail
 from seedbed.cli.options import OutputFile, RowLimit
 from seedbed.cli.output import Column, line, money, when
 from seedbed.cli.views import run as views
@@ -153,5 +153,5 @@ def export(
         output.hand_over({**document, "text": text}, text, file, call.as_json)
 
 
-for other in (patterns, replay, screening):
+for other in (doubt, patterns, replay, screening):
     app.add_typer(other.app)
