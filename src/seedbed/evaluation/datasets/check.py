@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.datasets.identity import Near, leaks, near, task_key
+from seedbed.evaluation.datasets.identity import task_key
+from seedbed.evaluation.datasets.similarity import Near, leaks, near
 from seedbed.storage.store import Digest, Json, canonical
 
 LONG, REPEATED = 20, 0.5
