@@ -63,7 +63,7 @@ def test_a_typo_is_nearly_the_same_and_another_number_is_not_a_leak() -> None:
 
 def test_tasks_cut_from_one_pattern_are_no_leaks_of_each_other() -> None:
     pattern = "Sort these words alphabetically: {} syndrome therefrom kite"
-    own = tasks(*(pattern.format(word) for word in ("apple", "maple", "purple", "people", "couple")))
+    own = tasks(*(pattern.format(word) for word in ("apple", "maple", "purple", "people", "couple", "triple")))
     assert leaks(own, [{"q": pattern.format("ample")}]) == []
 
 

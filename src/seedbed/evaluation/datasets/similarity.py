@@ -110,13 +110,20 @@ def leaks(
 def _standing_out(
     texts: _Texts, ours: Places, across: Mapping[int, tuple[float, int]]
 ) -> Mapping[int, tuple[float, int]]:
-    """Those of the texts that are nearer to another than to their own, but for those with the same nearest other."""
+    """Those of the texts that are nearer to another than to their own.
+
+    A few of their own with the same nearest other are copies of it as well, and do not count; more are a pattern.
+    """
     nearest = {one: other for one, (similarity, other) in across.items() if similarity >= LEAST}
-    own: dict[int, float] = {}
+    own: dict[int, list[tuple[float, bool]]] = {one: [] for one in nearest}
     for one, other in texts.nearest(np.array(sorted(nearest), np.int64), ours):
-        if nearest[one] != nearest.get(other):
-            own[one] = max(own.get(one, 0.0), texts.similarity(one, other))
-    return {one: across[one] for one in nearest if across[one][0] >= max(LEAST, own.get(one, 0.0) + MARGIN)}
+        own[one].append((texts.similarity(one, other), nearest[one] == nearest.get(other)))
+
+    def spread(one: int) -> float:
+        is_pattern = sum(shared for _, shared in own[one]) == NEAREST
+        return max((similarity for similarity, shared in own[one] if is_pattern or not shared), default=0.0)
+
+    return {one: across[one] for one in nearest if across[one][0] >= spread(one) + MARGIN}
 
 
 def _same_meaning(texts: _Texts, ours: Places, theirs: Places) -> dict[int, tuple[float, int]]:

@@ -49,8 +49,8 @@ class Wording:
         if len(short.words) >= min(LONG, len(long.words) / 2) and short.whole in long.whole:
             return True
         missing, added = _difference(short.words, long.words)
-        if len(short.words) >= LONG and not missing and len(added) <= ADDED:
-            return not any(map(_HARD.fullmatch, added)) and _is_within(short.words, long.words)
+        if len(short.words) >= LONG and not missing and len(added) <= ADDED and _is_within(short.words, long.words):
+            return not any(map(_HARD.fullmatch, added))
         if self.hard != other.hard:
             return False
         if len(missing) == len(added) <= MISSPELLED:
