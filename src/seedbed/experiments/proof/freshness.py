@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from seedbed.errors import DatasetError, NotFound, Problem
+from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.cells import run_of
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.seal import retirements, seals, without
+from seedbed.evaluation.datasets.similarity import copies, leaks
 from seedbed.experiments.experiment import drawn
 from seedbed.experiments.proof.held_out import inputs_read
 from seedbed.playbooks.genes import distance
@@ -66,10 +67,25 @@ def freshness(
     """What was known of the tasks of a comparison before that fact was written; by default, before now."""
     store, read = library.store, inputs_read(control, candidate)
     keys = {task.id: task_key(task.inputs, read) for task in tasks}
+    first, tried = (first_results(store, each, read, before) for each in _families(library, control, candidate))
+    seen = tuple(name for name, key in keys.items() if key in tried)
+    known = tuple(name for name, key in keys.items() if key in first)
+    why = _exploratory(len(tasks), len(seen), bool(known))
+    if known and not why and draws != FIRST_DRAWS:
+        why = "results of the control were known when the order of the tasks or the replicates were chosen"
+    numbers = {key: each.number for key, each in first.items()}
+    if known and not why and not NamedSets(store, read, numbers, before).include(tasks):
+        why = "results of the control were known before this set of tasks was named, or others could have been taken"
+    return Freshness(len(tasks), seen, known, why)
+
+
+def _families(library: Library, control: Playbook, candidate: Playbook) -> tuple[list[Digest], list[Digest]]:
+    """The playbooks whose results tell those of the control: it and nearly identical ones; and the same for the
+    candidate, with what it was made from."""
     apart = ALIKE * distance(control, candidate)
     others = [
         each
-        for digest in dict.fromkeys(fact.key for fact in store.facts(Query(kind="derivation")))
+        for digest in dict.fromkeys(fact.key for fact in library.store.facts(Query(kind="derivation")))
         if digest not in (control.digest, candidate.digest) and (each := _playbook(library, digest))
     ]
     ours, theirs = (
@@ -78,16 +94,7 @@ def freshness(
     )
     served = {entry.digest for entry in library.ancestry(control.digest)}
     theirs += [entry.digest for entry in library.ancestry(candidate.digest) if entry.digest not in served]
-    first = first_results(store, ours, read, before)
-    tried = first_results(store, theirs, read, before)
-    seen = tuple(name for name, key in keys.items() if key in tried)
-    known = tuple(name for name, key in keys.items() if key in first)
-    why = _exploratory(len(tasks), len(seen), bool(known))
-    if known and not why and draws != FIRST_DRAWS:
-        why = "results of the control were known when the order of the tasks or the replicates were chosen"
-    if known and not why and not NamedSets(store, read, first, before).include(tasks):
-        why = "results of the control were known before this set of tasks was named, or others could have been taken"
-    return Freshness(len(tasks), seen, known, why)
+    return ours, theirs
 
 
 def _exploratory(tasks: int, seen: int, known: bool) -> str:
@@ -98,17 +105,25 @@ def _exploratory(tasks: int, seen: int, known: bool) -> str:
     return f"{results}, which leaves fewer than {LEAST}" if seen and tasks - seen < LEAST else ""
 
 
+@dataclass(frozen=True, slots=True)
+class FirstResult:
+    """The first score of a task: the place in the store at which it became known, and what was asked."""
+
+    number: float
+    inputs: Mapping[str, Any]
+
+
 def first_results(
     store: Store,
     playbooks: Collection[Digest] | None = None,
     read: Collection[str] | None = None,
     before: float = math.inf,
-) -> dict[Digest, float]:
-    """The tasks, by their keys, at which any of the playbooks was scored, and the number of the first such score.
+) -> dict[Digest, FirstResult]:
+    """The tasks, by their keys, at which any of the playbooks was scored, and the first such score.
 
     By default all playbooks. `read` names the inputs that count, as in `task_key`.
     """
-    known: dict[Digest, float] = {}
+    known: dict[Digest, FirstResult] = {}
     for playbook in [None] if playbooks is None else playbooks:
         scored: dict[str, float] = {}
         for cell in store.facts(Query(kind="cell", subject=playbook)):
@@ -116,9 +131,62 @@ def first_results(
                 scored.setdefault(run_of(cell.key), cell.number)
         for start in store.facts(Query(kind="start", subject=playbook)) if scored else ():
             if start.key in scored:
-                key = task_key(start.body["inputs"], read)
-                known[key] = min(known.get(key, math.inf), scored[start.key])
+                key, number = task_key(start.body["inputs"], read), scored[start.key]
+                if key not in known or number < known[key].number:
+                    known[key] = FirstResult(number, start.body["inputs"])
     return known
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """The tasks of a comparison that ask in slightly other words what was asked before."""
+
+    left_out: tuple[str, ...] = ()
+    """Those near one with a known result, and all but one of those that ask the same among themselves."""
+    spoiled: tuple[str, ...] = ()
+    """Those near one with a result of the candidate that is younger than results of the control on these tasks. To
+    leave them out could be a choice by those; so they count as missing answers."""
+
+    def exploratory(self, tasks: int) -> str:
+        """Why they leave too little, if they do."""
+        if not self.left_out or tasks - len(self.left_out) >= LEAST:
+            return ""
+        names = ", ".join(map(shown, self.left_out[:5])) + (", …" if len(self.left_out) > 5 else "")
+        actual = f"{len(self.left_out)} of {tasks} tasks nearly repeat others of these or some with known results"
+        return f"{actual} ({names}), which leaves fewer than {LEAST}; add tasks that ask something else"
+
+
+def repeats(
+    library: Library, control: Playbook, candidate: Playbook, tasks: Dataset, before: float = math.inf
+) -> Repeats:
+    """The tasks that nearly repeat one of which a result was known before that fact was written, or one another.
+
+    What is left out does not depend on results of the control on these very tasks. Tasks of one source may repeat one
+    another: they count as one. The rest of a dataset of which these were held out was never asked about them.
+    """
+    store, read = library.store, inputs_read(control, candidate)
+    first, tried = (first_results(store, each, read, before) for each in _families(library, control, candidate))
+    keys, unit = {task_key(task.inputs, read) for task in tasks}, {}
+    for number, members in enumerate(drawn(tasks, 0, read)):
+        unit |= dict.fromkeys((task.id for task in members), number)
+    named = min((each.number for key, each in first.items() if key in keys), default=math.inf)
+    elsewhere = keys | _held_out_from(store, keys, read, before)
+    first, tried = ({key: each for key, each in known.items() if key not in elsewhere} for known in (first, tried))
+    early = {key: each.inputs for key, each in (*first.items(), *tried.items()) if each.number < named}
+    late = [each.inputs for key, each in tried.items() if key not in early]
+    twice = [each for each in copies(tasks.tasks, read) if unit[each.task] != unit[each.other]]
+    gone = {each.task for each in (*twice, *leaks(tasks.tasks, [*early.values()], read))}
+    spoiled = {each.task for each in leaks(tasks.tasks, late, read)} - gone
+    return Repeats(*(tuple(task.id for task in tasks if task.id in each) for each in (gone, spoiled)))
+
+
+def _held_out_from(store: Store, keys: Collection[Digest], read: Collection[str] | None, before: float) -> set[Digest]:
+    """The keys of all tasks of the datasets of which these tasks were held out."""
+    beside: set[Digest] = set()
+    for seal in seals(store):
+        if seal.number < before and any(task_key(task.inputs, read) in keys for task in seal.tasks(store)):
+            beside |= {task_key(task.inputs, read) for task in Dataset.from_content(store.get(seal.dataset))}
+    return beside
 
 
 def fresh_units(tasks: Dataset, known: Freshness, read: Collection[str] | None) -> Dataset:
@@ -186,7 +254,8 @@ class NamedSets:
         gone = [each for each in retirements(self.store, name) if each.number < self.before]
         if gone and tasks.digest != named.digest:
             known = first_results(self.store)
-            named = without(named, {each.key for each in gone if each.number < known.get(each.key, math.inf)})
+            unknown = {each.key for each in gone if each.key not in known or each.number < known[each.key].number}
+            named = without(named, unknown)
         return tasks.digest == named.digest
 
     def _known(self, tasks: Dataset) -> float:
