@@ -2,11 +2,11 @@
 
     python benchmarks/near_tasks.py FOLDER [--report tuned|held|all] [--tasks 500] [--size 100000]
 
-FOLDER holds datasets, a file for each family of tasks: JSON lines or CSV with a question, prompt, text or input, or JSON
-with `examples`. The thresholds were chosen on the families at even places of the alphabet; by default the others are
-reported. Honest: a share of a family is known, and the rest is new. Copied: 35 known tasks are edited, each once or
-several times, and compared alone. The peer is the rule that only asks whether a task is more like a known one than like
-any of its own. `--size` times the search in that many tasks.
+FOLDER holds datasets, a file for each family of tasks: JSON lines or CSV with a question, prompt, text or input, or
+JSON with `examples`. `tuned` are the families at even places of the alphabet, on which LEAST and MARGIN are chosen from
+the grid that it prints; by default the others are reported. Honest: a share of a family is known, and the rest is new.
+Copied: 35 known tasks are edited, each once or several times, and compared alone. The peer is the rule that only asks
+whether a task is more like a known one than like any of its own. `--size` times the search in that many tasks.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def sentences(text: str, chance: random.Random) -> str:
 
 
 def typo(text: str, chance: random.Random) -> str:
-    words = [each for each in re.finditer("[A-Za-z]{4,}", text)]
+    words = list(re.finditer("[A-Za-z]{4,}", text))
     place = chance.choice([n for each in words for n in range(each.start() + 1, each.end() - 2)] or [0])
     return text[:place] + text[place + 1 : place + 2] + text[place : place + 1] + text[place + 2 :]
 
@@ -106,7 +106,8 @@ def families(folder: Path) -> dict[str, list[str]]:
         texts = [_question(text) for row in _rows(path) if (text := next((row[n] for n in FIELDS if n in row), ""))]
         once = {text_of({"": text}): text for text in texts}
         if len(once) >= 150:
-            found.setdefault(re.sub("_(test|train)$", "", path.stem), []).extend(once.values())
+            name = re.sub("_?(test|train|input_data)$", "", path.stem) or path.parent.name
+            found.setdefault(name, []).extend(once.values())
     return found
 
 
@@ -166,6 +167,20 @@ def copied(texts: Sequence[str], edit: Edit, times: int) -> tuple[float, float] 
     return (leaking(edited, known), plainly(edited, known)) if edited else None
 
 
+def grid(drawn: dict[str, list[str]]) -> None:
+    """How both shares depend on the thresholds."""
+    chosen = similarity.LEAST, similarity.MARGIN
+    print("\nleast, margin: honest ones left out where half is known; one synonym found, once and twice")
+    for least in (0.4, 0.5, 0.6):
+        for margin in (0.05, 0.1, 0.15):
+            similarity.LEAST, similarity.MARGIN = least, margin
+            wrong = [leaking(texts[len(texts) // 2 :], texts[: len(texts) // 2]) for texts in drawn.values()]
+            pairs = [[copied(texts, synonyms(1), times) for texts in drawn.values()] for times in (1, 2)]
+            right = [np.mean([each[0] for each in found if each]) for found in pairs]
+            print(f"{least:4.2f} {margin:4.2f}   {np.mean(wrong):5.3f}   {right[0]:5.3f} {right[1]:5.3f}")
+    similarity.LEAST, similarity.MARGIN = chosen
+
+
 def timed(size: int, texts: Sequence[str]) -> None:
     chance = random.Random(0)
     words = [word for text in texts for word in text.split()]
@@ -187,7 +202,9 @@ def main() -> None:
     every = families(chosen.folder)
     parts = {"tuned": [*every][::2], "held": [*every][1::2], "all": [*every]}[chosen.report]
     drawn = {name: random.Random(1).sample(every[name], min(chosen.tasks, len(every[name]))) for name in parts}
-    print("honest new tasks left out (ours, peer)\n" + " " * 42 + "3 known     1/10        half        9/10        twins")
+    print(
+        "honest new tasks left out (ours, peer)\n" + " " * 42 + "3 known     1/10        half        9/10        twins"
+    )
     for name, texts in drawn.items():
         print(f"{name[:32]:32} {len(texts):6}   " + " ".join(honest(texts)))
     print("\ncopies found (ours, peer)" + " " * 20 + "once        twice       four times")
@@ -197,6 +214,8 @@ def main() -> None:
             found = [each for texts in drawn.values() if (each := copied(texts, edit, times))]
             rows.append("{:5.3f} {:5.3f}".format(*np.mean(found, axis=0)))
         print(f"{name:42}   " + " ".join(rows))
+    if chosen.report == "tuned":
+        grid(drawn)
     if chosen.size:
         timed(chosen.size, [text for texts in every.values() for text in texts])
 

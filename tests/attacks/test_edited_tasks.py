@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from world import NEW, OLD, agent, is_released, joined, question, serve_old, tas
 
 from seedbed import Dataset, SearchOptions, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
+from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.proof.evidence_file import export_evidence, verify_evidence
+from seedbed.experiments.proof.freshness import check_repeats, repeats
+from seedbed.playbooks.library import Library
+from seedbed.storage.store import Query
 
 WINS, LOSSES = range(35), range(35, 69)
 OTHER = agent("new", roles={"clerk": {"model": "new", "system": "Something else entirely, in many other words."}})
@@ -38,12 +43,16 @@ async def lucky() -> Workspace:
 # Known results
 
 
-@pytest.mark.parametrize("how", EDITS)
-async def test_winners_that_are_edited_a_little_are_not_new(how: str) -> None:
+async def test_winners_that_are_edited_a_little_are_not_new() -> None:
     space = await lucky()
-    verdict = await space.compare(OLD, NEW, on=tasks(WINS, EDITS[how], prefix="new"))
+    for how, edit in EDITS.items():
+        again = repeats(Library(space.store, "eve"), OLD, NEW, tasks(WINS, edit, prefix="new"))
+        assert (how, len(again.left_out)) == (how, 35)
+    verdict = await space.compare(OLD, NEW, on=tasks(WINS, EDITS["a comma"], prefix="new"))
     assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
-    with pytest.raises(ReleaseRefused, match=r"35 of 35 tasks nearly repeat .*known results \(.new0., .*add tasks that"):
+    with pytest.raises(
+        ReleaseRefused, match=r"35 of 35 tasks nearly repeat .*known results \(.new0., .*add tasks that"
+    ):
         await space.release(NEW, to="production", because=verdict)
 
 
@@ -98,6 +107,27 @@ async def test_the_tasks_that_the_served_one_passes_cannot_be_edited_away() -> N
     assert not any(space.experiments.verify().values())
 
 
+def test_a_verdict_of_before_tasks_were_left_out_still_verifies() -> None:
+    """It rests on tasks that differ by a comma from known ones, and says by its edition that nobody looked."""
+    check = verify_evidence(Path(__file__).parents[1] / "fixtures/edited-tasks.evidence")
+    assert check.certificate
+    assert (check.problems, check.certificate.experiment.edition) == ((), 2)
+
+
+async def test_an_experiment_that_left_nothing_out_does_not_verify() -> None:
+    space = await serve_old(world([*LOSSES], [*WINS, *range(100, 140)]))
+    await space.compare(OLD, NEW, on=tasks(range(69)))
+    verdict = await space.compare(
+        OLD, NEW, on=joined(tasks(range(5), EDITS["a comma"], prefix="new"), tasks(range(100, 140)))
+    )
+    plan = Experiment.from_content(space.store.get(verdict.experiment))
+    assert plan.left_out == tuple(f"new{n}" for n in range(5))
+    known = Dataset.from_content(space.store.get(plan.dataset))
+    taken = next(iter(space.store.facts(Query(kind="comparison", key=verdict.experiment)))).number
+    forged = check_repeats(Library(space.store, ""), replace(plan, left_out=()), known, taken)
+    assert [each.path for each in forged] == ["left_out"]
+
+
 # Counted many times
 
 
@@ -111,31 +141,41 @@ async def test_one_winner_in_thirty_ways_is_one_task(how: str) -> None:
             return f"{'Hello! ' * (number + 1)}{question(1)}"
         return " ".join(word + "," * (number >> place & 1) for place, word in enumerate(words))
 
-    verdict = await space.compare(OLD, NEW, on=Dataset(tuple(Task(f"w{n}", {"text": way(n)}, "yes") for n in range(30))))
+    verdict = await space.compare(
+        OLD, NEW, on=Dataset(tuple(Task(f"w{n}", {"text": way(n)}, "yes") for n in range(30)))
+    )
     assert verdict.mode == "exploratory"
     with pytest.raises(ReleaseRefused, match="29 of 30 tasks nearly repeat others"):
         await space.release(NEW, to="production", because=verdict)
 
 
+async def test_one_winner_in_many_other_words_is_warned_of() -> None:
+    """No rule tells synonyms from tasks of one pattern, but whoever reads the verdict can."""
+    space = await serve_old(world([], [1]))
+    ways = [f"{may} the {kind} request numbered 1 of this client be {done} by us" for may in ("Should", "May", "Can")
+            for kind in ("new", "old", "odd", "sad", "big") for done in ("granted", "allowed")]  # fmt: skip
+    verdict = await space.compare(OLD, NEW, on=Dataset(tuple(Task(w, {"text": w}, "yes") for w in ways)))
+    assert "tasks are nearly the same as another" in verdict.warning
+    assert not any(space.experiments.verify().values())
+
+
 # Held out
 
 
-@pytest.mark.parametrize("how", EDITS)
-async def test_what_is_held_out_stays_closed_after_an_edit(how: str) -> None:
+async def test_what_is_held_out_stays_closed_after_an_edit() -> None:
     space = await serve_old(world((), range(100)))
     space.datasets.add("mail", tasks(range(100)), because="new")
     space.datasets.hold_out("mail", share=0.4, seed=1)
     held = space.datasets.get("mail:held-out")
-    edited = Dataset(
-        tuple(Task(f"x{n}", {"text": EDITS[how](task.inputs["text"])}, "yes") for n, task in enumerate(held))
-    )
-    with pytest.raises(DatasetError, match="40 that are held out in mail, or nearly"):
-        await space.evaluate(NEW, joined(tasks(range(200, 230)), edited))
-    with pytest.raises(DatasetError, match="held out in mail, or nearly"):
-        await space.evolve(NEW, edited, options=SearchOptions(budget="20 runs"))
-    demos = [{"inputs": dict(task.inputs), "output": "yes"} for task in edited.tasks[:2]]
-    with pytest.raises(DatasetError, match="demos: found 2 that are held out in mail, or nearly"):
-        await space.evaluate(agent("new", demos={"answer": demos}), "mail")
+    for edit in EDITS.values():
+        edited = Dataset(tuple(Task(f"x{t.id}", {"text": edit(t.inputs["text"])}, "yes") for t in held))
+        with pytest.raises(DatasetError, match='40 that are held out in mail, or nearly: "x'):
+            await space.evaluate(NEW, joined(tasks(range(200, 230)), edited))
+        with pytest.raises(DatasetError, match="held out in mail, or nearly"):
+            await space.evolve(NEW, edited, options=SearchOptions(budget="20 runs"))
+        demos = [{"inputs": dict(task.inputs), "output": "yes"} for task in edited.tasks[:2]]
+        with pytest.raises(DatasetError, match="demos: found 2 that are held out in mail, or nearly"):
+            await space.evaluate(agent("new", demos={"answer": demos}), "mail")
     await space.evaluate(NEW, "mail")  # what was drawn from the same tasks is open
 
 

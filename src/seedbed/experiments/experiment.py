@@ -202,15 +202,15 @@ def _groups(tasks: Dataset, inputs: Collection[str] | None) -> dict[str, str]:
 def drawn(
     tasks: Dataset, seed: int, inputs: Collection[str] | None = None, left_out: Collection[str] = ()
 ) -> list[Unit]:
-    """The units in an order drawn from the seed; `inputs` names what is read of tasks, `left_out` those without a place.
+    """The units in an order drawn from the seed, without tasks that are left out; `inputs` names what is read of them.
 
     Tags are spread evenly, so that an early stop reads a fair sample.
     """
     chance = random.Random(f"{tasks.digest} {seed}")
     sources: dict[str, list[Task]] = {}
-    group = _groups(tasks, inputs)
+    group, gone = _groups(tasks, inputs), {*left_out}
     for task in tasks:
-        if task.id not in left_out:
+        if task.id not in gone:
             sources.setdefault(group[task.id], []).append(task)
     strata: dict[tuple[str, ...], list[Unit]] = {}
     for members in sources.values():

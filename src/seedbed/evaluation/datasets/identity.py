@@ -32,9 +32,12 @@ def unit_of(task: Task) -> str:
 
 def normal_text(text: str, case: Case = "fold") -> str:
     """A text without what makes no difference to what it asks."""
-    plain = unicodedata.normalize("NFKC", text)
-    visible = (each for each in plain if each in "\t\n" or unicodedata.category(each) not in ("Cf", "Cc"))
-    whole = "".join(visible)
+    whole = text
+    if not (
+        text.isascii() and text.replace("\n", "").isprintable()
+    ):  # plain texts, which are the most, need none of it
+        plain = unicodedata.normalize("NFKC", text)
+        whole = "".join(each for each in plain if each in "\t\n" or unicodedata.category(each) not in ("Cf", "Cc"))
     words = (_latin(word) for word in (whole if case == "keep" else whole.casefold()).split())
     return " ".join(words).strip(_ENDS)
 

@@ -75,7 +75,7 @@ def hold_out(
 
 
 def _undivided(tasks: Dataset) -> Dataset:
-    """The tasks with one source for all that are in the same words, so that none of them is drawn without the others."""
+    """The tasks with one source for all in the same words, so that none of them is drawn without the others."""
     source, first = {task.id: task.source or task.id for task in tasks}, dict[str, str]()
 
     def find(name: str) -> str:
@@ -97,12 +97,12 @@ def expect_open(
     if not (known := seals(store)):
         return
     examples = [Task(f"demo {number}", inputs) for number, inputs in enumerate(demos, 1)]
-    asked = (("tasks", list(tasks)), ("demos", examples))
+    parts = (("tasks", list(tasks)), ("demos", examples))
     for seal in known:
-        for where, each in asked:
-            if held := _closed(store, seal, each):
+        for where, part in parts:
+            if held := _closed(store, seal, part):
                 names = ", ".join(shown(task.id) for task in held[:5]) + (", …" if len(held) > 5 else "")
-                instead = remedy or f"Use {seal.name}, which leaves them out; compare on {seal.name}:{HELD_OUT}."
+                instead = remedy or f"Leave them out, as {seal.name} does; compare on {seal.name}:{HELD_OUT}."
                 actual = f"{len(held)} that are held out in {seal.name}, or nearly: {names}"
                 raise DatasetError([Problem(where, actual, "tasks that are not held out", instead)])
 
@@ -113,11 +113,13 @@ def _closed(store: Store, seal: Seal, tasks: Sequence[Task]) -> list[Task]:
     held, every = seal.tasks(store), Dataset.from_content(store.get(seal.dataset))
     keys, open_keys = ({task_key(task.inputs) for task in each} for each in (held, every))
     same = [task_key(task.inputs) for task in tasks]
-    harmless, asked = cleared(store), [n for n, key in enumerate(same) if key not in open_keys]
+    harmless, foreign = cleared(store), [n for n, key in enumerate(same) if key not in open_keys]
     rest = [task for task in every if task_key(task.inputs) not in keys]
-    own = [Task(str(n), tasks[n].inputs) for n in asked] + [Task(f"rest {n}", task.inputs) for n, task in enumerate(rest)]
-    found = leaks(own, [task.inputs for task in held]) if asked else []
-    new = [each for each in found if not each.task.startswith("rest")]
+    own = [Task(str(n), tasks[n].inputs) for n in foreign] + [
+        Task(f"rest {n}", task.inputs) for n, task in enumerate(rest)
+    ]
+    repeated = leaks(own, [task.inputs for task in held]) if foreign else []
+    new = [each for each in repeated if not each.task.startswith("rest")]
     near = {each.task for each in new if each.similarity == 1 or same[int(each.task)] not in harmless}
     return [task for n, task in enumerate(tasks) if same[n] in keys or str(n) in near]
 

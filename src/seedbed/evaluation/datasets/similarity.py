@@ -56,6 +56,13 @@ def near(tasks: Sequence[Task], least: float = 0.8) -> list[Near]:
     return sorted(pairs, key=lambda each: -each.similarity)
 
 
+def count_alike(tasks: Sequence[Task], least: float = 0.7) -> int:
+    """How many tasks are nearly the same as another, with the same numbers, signs and negations."""
+    texts, every = _Texts([text_of(task.inputs) for task in tasks]), np.arange(len(tasks))
+    pairs = ((one, other) for one, other in texts.nearest(every, every) if texts.hard(one) == texts.hard(other))
+    return len({one for one, other in pairs if texts.similarity(one, other) >= least})
+
+
 def copies(tasks: Sequence[Task], used: Collection[str] | None = None) -> list[Near]:
     """Tasks in the same words as an earlier one, which is the `other`; `used` is as in `task_key`."""
     texts, every = _Texts([text_of(task.inputs, used) for task in tasks]), np.arange(len(tasks))
@@ -140,7 +147,7 @@ def _same_meaning(texts: _Texts, ours: Places, theirs: Places) -> dict[int, tupl
     own: dict[int, float] = {}
     for one, other in _nearest(codes, np.array(sorted(across), np.int64), ours, rows=1):
         own[one] = max(own.get(one, -1.0), float(vectors[one] @ vectors[other]))
-    return {one: found for one, found in across.items() if found[0] >= own.get(one, -1.0) + COSINE_MARGIN}
+    return {one: near for one, near in across.items() if near[0] >= own.get(one, -1.0) + COSINE_MARGIN}
 
 
 class _Texts:
@@ -176,15 +183,18 @@ class _Texts:
     def containing(self, ones: Places, others: Places) -> Iterator[tuple[int, int]]:
         """Pairs of which one may stand whole in the other: it has the rarest piece of the other."""
         rarest = [places[np.argmin(self._counts[places])] for places in self._places]
-        for these, those, turn in ((ones, others, 1), (others, ones, -1)):
+        for these, those, turned in ((ones, others, False), (others, ones, True)):
             holders: dict[int, list[int]] = {}
+            wanted = np.zeros(len(self._counts), bool)
             for text in these:
                 if self._counts[rarest[text]] <= RARE:
                     holders.setdefault(int(rarest[text]), []).append(int(text))
-            wanted = np.array(sorted(holders), np.int64)
+                    wanted[rarest[text]] = True
             for text in those:
-                for piece in np.intersect1d(self._places[text], wanted, assume_unique=True):
-                    yield from ((each, int(text))[::turn] for each in holders[int(piece)] if each != text)
+                for piece in self._places[text][wanted[self._places[text]]]:
+                    for each in holders[int(piece)]:
+                        if each != text:
+                            yield (int(text), each) if turned else (each, int(text))
 
     @cached_property
     def _hashes(self) -> Hashes:
@@ -199,7 +209,7 @@ def _nearest(hashes: Hashes, ones: Places, others: Places, rows: int) -> Iterato
     All are sorted by their hashes, beginning with each few of them in turn: like ones are neighbours then, however many
     there are. So the cost grows with the number of texts and not with that of pairs.
     """
-    found = [np.empty(0, np.int64)]
+    codes = [np.empty(0, np.int64)]
     for band in range(0, hashes.shape[1], rows) if len(ones) and len(others) else ():
         turned = np.roll(hashes, -band, axis=1)[:, : 3 * rows]
         rank = np.empty(len(hashes), np.int64)
@@ -211,12 +221,10 @@ def _nearest(hashes: Hashes, ones: Places, others: Places, rows: int) -> Iterato
             inside = (there >= 0) & (there < len(ranked))
             one, other = ones[inside], ranked[there[inside]]
             alike = (turned[one, :rows] == turned[other, :rows]).all(axis=1) & (one != other)
-            found.append(one[alike] * len(hashes) + other[alike])
-    pairs = np.unique(np.concatenate(found))
+            codes.append(one[alike] * len(hashes) + other[alike])
+    pairs = np.unique(np.concatenate(codes))
     one, other = pairs // len(hashes), pairs % len(hashes)
-    common = np.concatenate(
-        [np.empty(0), *((hashes[a] == hashes[b]).sum(axis=1) for a, b in _parts(one, other))]
-    )
+    common = np.concatenate([np.empty(0), *((hashes[a] == hashes[b]).sum(axis=1) for a, b in _parts(one, other))])
     order = np.lexsort((-common, one))
     one, other = one[order], other[order]
     first = np.searchsorted(one, one)

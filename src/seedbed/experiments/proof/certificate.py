@@ -16,7 +16,7 @@ from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
 from seedbed.experiments.proof.attempts import ReleaseAttempt, attempt_of, check_attempts, list_attempts
-from seedbed.experiments.proof.freshness import freshness, repeats
+from seedbed.experiments.proof.freshness import check_repeats, freshness
 from seedbed.experiments.proof.hacking import VERSION, hacking
 from seedbed.experiments.proof.scores import check_scores
 from seedbed.experiments.proof.slicing import check_slices
@@ -31,9 +31,6 @@ from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStor
 
 EXEMPT = ("judges", "aborted", "because", "evidence", "replay", "why", "hacking")
 """Fields of a verdict that do not follow from the scores: they are taken as stored, or checked separately."""
-
-NEAR = 3
-"""The first edition of experiments in which tasks that nearly repeat others are left out."""
 
 CLAIMS = {
     "registered_first": ("Registered before the verdict was given.", "Not known to be registered before the verdict."),
@@ -249,14 +246,7 @@ def _unfounded(store: Store, plan: Experiment, tasks: Dataset) -> list[Problem]:
     if known.seen or known.exploratory:
         why = known.exploratory or f"results of the candidate were known at {len(known.seen)} of {known.tasks} tasks"
         problems.append(Problem("mode", why, "tasks whose results were not known"))
-    if plan.edition >= NEAR:
-        again = repeats(library, control, candidate, tasks, before=taken.number)
-        if plan.left_out != again.left_out or not {*again.spoiled} <= {*plan.retired}:
-            actual = f"{len(plan.left_out)} left out, {len(plan.retired)} counted as missing"
-            expected = f"{len(again.left_out)} and {len(again.spoiled)}, which nearly repeat others"
-            problems.append(Problem("left_out", actual, expected))
-        if why := again.exploratory(len(tasks)):
-            problems.append(Problem("mode", why, "enough tasks that repeat no others"))
+    problems += check_repeats(library, plan, tasks, taken.number)
     return problems
 
 

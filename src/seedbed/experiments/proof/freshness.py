@@ -8,7 +8,7 @@ failed by chance make any candidate look better.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.seal import retirements, seals, without
 from seedbed.evaluation.datasets.similarity import copies, leaks
-from seedbed.experiments.experiment import drawn
+from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.proof.held_out import inputs_read
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.library import Library
@@ -27,6 +27,9 @@ from seedbed.storage.store import Digest, Query, Store
 
 ALIKE = 0.15
 """Two playbooks are nearly identical if they differ by less than this share of what candidate and control differ by."""
+
+LEFT_OUT_SINCE = 3
+"""The first edition of experiments in which tasks that nearly repeat others are left out."""
 
 LEAST = 20
 """So many tasks must be left where some are left out, or too much depends on which."""
@@ -166,7 +169,7 @@ def repeats(
     """
     store, read = library.store, inputs_read(control, candidate)
     first, tried = (first_results(store, each, read, before) for each in _families(library, control, candidate))
-    keys, unit = {task_key(task.inputs, read) for task in tasks}, {}
+    keys, unit = {task_key(task.inputs, read) for task in tasks}, dict[str, int]()
     for number, members in enumerate(drawn(tasks, 0, read)):
         unit |= dict.fromkeys((task.id for task in members), number)
     named = min((each.number for key, each in first.items() if key in keys), default=math.inf)
@@ -178,6 +181,19 @@ def repeats(
     gone = {each.task for each in (*twice, *leaks(tasks.tasks, [*early.values()], read))}
     spoiled = {each.task for each in leaks(tasks.tasks, late, read)} - gone
     return Repeats(*(tuple(task.id for task in tasks if task.id in each) for each in (gone, spoiled)))
+
+
+def check_repeats(library: Library, plan: Experiment, tasks: Dataset, before: float) -> Iterator[Problem]:
+    """What is wrong with the tasks that an experiment leaves out, if it may release its candidate."""
+    if plan.edition < LEFT_OUT_SINCE:
+        return
+    again = repeats(library, library.get(plan.control), library.get(plan.candidate), tasks, before)
+    if plan.left_out != again.left_out or not {*again.spoiled} <= {*plan.retired}:
+        actual = f"{len(plan.left_out)} left out, {len(plan.retired)} counted as missing"
+        expected = f"{len(again.left_out)} left out and {len(again.spoiled)} missing, as they nearly repeat others"
+        yield Problem("left_out", actual, expected)
+    if why := again.exploratory(len(tasks)):
+        yield Problem("mode", why, "enough tasks that repeat no others")
 
 
 def _held_out_from(store: Store, keys: Collection[Digest], read: Collection[str] | None, before: float) -> set[Digest]:
