@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from seedbed import Task
-from seedbed.evaluation.datasets import similarity
+from seedbed.evaluation.datasets import near_tasks
 from seedbed.evaluation.datasets.identity import text_of
 
 FIELDS = ("question", "prompt", "input", "text")
@@ -132,12 +132,12 @@ def _question(text: str) -> str:
 
 def leaking(own: Sequence[str], known: Sequence[str]) -> float:
     tasks = [Task(str(number), {"text": text}) for number, text in enumerate(own)]
-    return len(similarity.leaks(tasks, [{"text": text} for text in known])) / len(tasks)
+    return len(near_tasks.leaks(tasks, [{"text": text} for text in known])) / len(tasks)
 
 
 def plainly(own: Sequence[str], known: Sequence[str]) -> float:
     """The share by the peer: more like a known one than like any of its own, by the same margin."""
-    texts = similarity._Texts([text_of({"": text}) for text in (*own, *known)])
+    texts = near_tasks._Texts([text_of({"": text}) for text in (*own, *known)])
     ours, theirs = np.arange(len(own)), np.arange(len(own), len(own) + len(known))
     inside, across = [0.0] * len(own), [0.0] * len(own)
     for one, other in texts.nearest(ours, ours):
@@ -155,7 +155,7 @@ def honest(texts: Sequence[str]) -> list[str]:
 
     half, tenth = len(texts) // 2, len(texts) // 10
     tasks = [Task(str(number), {"text": text}) for number, text in enumerate(texts)]
-    twins = len(similarity.copies(tasks)) / len(texts)
+    twins = len(near_tasks.copies(tasks)) / len(texts)
     return [shares(3, 40), shares(tenth, len(texts)), shares(half, half), shares(9 * tenth, tenth), f"{twins:5.3f}"]
 
 
@@ -169,16 +169,16 @@ def copied(texts: Sequence[str], edit: Edit, times: int) -> tuple[float, float] 
 
 def grid(drawn: dict[str, list[str]]) -> None:
     """How both shares depend on the thresholds."""
-    chosen = similarity.LEAST, similarity.MARGIN
+    chosen = near_tasks.LEAST, near_tasks.MARGIN
     print("\nleast, margin: honest ones left out where half is known; one synonym found, once and twice")
     for least in (0.4, 0.5, 0.6):
         for margin in (0.05, 0.1, 0.15):
-            similarity.LEAST, similarity.MARGIN = least, margin
+            near_tasks.LEAST, near_tasks.MARGIN = least, margin
             wrong = [leaking(texts[len(texts) // 2 :], texts[: len(texts) // 2]) for texts in drawn.values()]
             pairs = [[copied(texts, synonyms(1), times) for texts in drawn.values()] for times in (1, 2)]
             right = [np.mean([each[0] for each in found if each]) for found in pairs]
             print(f"{least:4.2f} {margin:4.2f}   {np.mean(wrong):5.3f}   {right[0]:5.3f} {right[1]:5.3f}")
-    similarity.LEAST, similarity.MARGIN = chosen
+    near_tasks.LEAST, near_tasks.MARGIN = chosen
 
 
 def timed(size: int, texts: Sequence[str]) -> None:
@@ -186,9 +186,9 @@ def timed(size: int, texts: Sequence[str]) -> None:
     words = [word for text in texts for word in text.split()]
     own = [Task(str(n), {"text": " ".join(chance.choices(words, k=40))}) for n in range(size)]
     start = time.perf_counter()
-    similarity.leaks(own[: size // 2], [task.inputs for task in own[size // 2 :]])
+    near_tasks.leaks(own[: size // 2], [task.inputs for task in own[size // 2 :]])
     middle = time.perf_counter()
-    similarity.copies(own)
+    near_tasks.copies(own)
     print(f"\n{size:,} tasks: leaks {middle - start:.1f} s, copies {time.perf_counter() - middle:.1f} s")
 
 

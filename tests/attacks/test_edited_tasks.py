@@ -13,7 +13,7 @@ from seedbed import Dataset, SearchOptions, Task, Workspace
 from seedbed.errors import DatasetError, ReleaseRefused
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.proof.evidence_file import export_evidence, verify_evidence
-from seedbed.experiments.proof.freshness import check_repeats, repeats
+from seedbed.experiments.proof.repeats import check_repeats, repeats
 from seedbed.playbooks.library import Library
 from seedbed.storage.store import Query
 
@@ -45,8 +45,9 @@ async def lucky() -> Workspace:
 
 async def test_winners_that_are_edited_a_little_are_not_new() -> None:
     space = await lucky()
+    plan = Experiment.from_content(space.store.get(next(iter(space.store.facts(Query(kind="comparison")))).key))
     for how, edit in EDITS.items():
-        again = repeats(Library(space.store, "eve"), OLD, NEW, tasks(WINS, edit, prefix="new"))
+        again = repeats(Library(space.store, "eve"), plan, tasks(WINS, edit, prefix="new"))
         assert (how, len(again.left_out)) == (how, 35)
     verdict = await space.compare(OLD, NEW, on=tasks(WINS, EDITS["a comma"], prefix="new"))
     assert (verdict.finding, verdict.mode) == ("superior", "exploratory")

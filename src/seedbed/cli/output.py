@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -17,28 +18,39 @@ from typing import Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from seedbed.documents import write_private
 from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError, SettingsError
 from seedbed.reports.formats import finite
 from seedbed.reports.numbers import clipped, counted
+from seedbed.settings.secrets import redact
 
 PASS, BLOCKED, INCONCLUSIVE, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 64, 70, 130
 """The exit codes: yes; no or refused; not known yet; called wrongly; a defect of ours; Ctrl-C."""
 
 
+class SafeConsole(Console):
+    """A console on which no text can command the terminal, whoever wrote it and whatever view it is in."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else safe(text), style, control)
+
+
 @cache
 def console() -> Console:
-    return Console(highlight=False)
+    return SafeConsole(highlight=False)
 
 
 @cache
 def errors() -> Console:
     """Where errors and live progress go, so that standard output stays clean for pipes."""
-    return Console(stderr=True, highlight=False)
+    return SafeConsole(stderr=True, highlight=False)
 
 
 def coloured() -> bool:
@@ -48,7 +60,7 @@ def coloured() -> bool:
 def show(document: object, as_json: bool, *renderables: RenderableType) -> None:
     """The result of a command: its document for programs, or what people get to see."""
     if as_json:
-        typer.echo(json.dumps(finite(document), ensure_ascii=False, indent=2))
+        typer.echo(as_json_text(document, indent=2))
         return
     for renderable in renderables:
         # A terminal gets lines wrapped between words; a pipe gets them as they are.
@@ -68,11 +80,11 @@ def hand_over(document: dict[str, Any], text: str, file: Path | None, as_json: b
     """What a command exports: into a new file, or else printed as it is."""
     if file:
         expect_new(file)
-        file.write_text(text, encoding="utf-8")
+        write_private(file, text)
     if as_json or file:
         show({**document, "file": str(file) if file else None}, as_json, line(("✓ ", "bold green"), f"wrote {file}"))
     else:
-        typer.echo(text, nl=False)
+        typer.echo(safe(text) if console().is_terminal else text, nl=False)
 
 
 def table(*headings: str, rows: Iterable[Sequence[RenderableType]], title: str = "") -> Table:
@@ -165,9 +177,26 @@ def line(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*(safe(part) if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts))
 
 
+_CONTROLS = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    **dict.fromkeys([0x7F, *range(0x80, 0xA0)], 0xFFFD),
+    **dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
+    0x9B: 0x241B,
+}
+"""Control characters, and those that reverse the direction of a text: what is shown in place of each."""
+
+_UNSAFE = re.compile(f"[{''.join(map(chr, filter(lambda code: code >= 0x7F, _CONTROLS)))}]")
+
+
 def safe(text: str) -> str:
-    """A text that cannot command the terminal: texts come from users and models, and Rich lets escapes pass."""
-    return text.replace("\x1b", "␛").replace("\x9b", "␛")
+    """A text that cannot command the terminal or show itself in another order: it may come from users and models."""
+    return text.translate(_CONTROLS)
+
+
+def as_json_text(document: object, *, indent: int | None = None) -> str:
+    """JSON on which no text in it can command the terminal that shows it."""
+    text = json.dumps(finite(document), ensure_ascii=False, indent=indent)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def when(at: datetime) -> str:
@@ -183,13 +212,22 @@ def money(usd: float) -> str:
 
 
 def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    return [{"path": p.path, "found": p.found, "expected": p.expected, "remedy": p.remedy} for p in problems]
+    return [{"path": p.path, "found": redact(p.found), "expected": p.expected, "remedy": p.remedy} for p in problems]
 
 
 def problems_of(error: Exception) -> tuple[Problem, ...]:
-    if isinstance(error, DocumentError):
+    """What is wrong, at least one thing; a wrong call names the option or argument."""
+    if isinstance(error, SeedbedError):
         return error.problems
-    return error.refusals if isinstance(error, ReleaseRefused) else ()
+    if isinstance(error.__cause__, SeedbedError):
+        return error.__cause__.problems
+    context = getattr(error, "ctx", None)
+    remedy = f"See {context.command_path} --help." if context else ""
+    if not isinstance(error, typer.BadParameter):
+        return (replace(Problem.read(_message(error)), remedy=remedy),)
+    hint = error.param_hint or (error.param.get_error_hint() if error.param else "")
+    problem = Problem.read(error.message or _message(error))
+    return (replace(problem, path=str(hint).replace("'", ""), remedy=problem.remedy or remedy),)
 
 
 def show_error(error: Exception, as_json: bool) -> None:
@@ -200,13 +238,13 @@ def show_error(error: Exception, as_json: bool) -> None:
     if as_json:
         document = {"error": type(error).__name__, "message": _message(error)}
         problems = problem_documents(problems_of(error))
-        typer.echo(json.dumps({**document, "problems": problems}, ensure_ascii=False, indent=2), err=True)
+        typer.echo(as_json_text({**document, "problems": problems}, indent=2), err=True)
     elif unexpected:
         report = "This is a defect of seedbed: please report it, with what SEEDBED_DEBUG=1 shows, to its issue tracker."
         _cross(f"unexpected {type(error).__name__}: {clipped(error, 300)}. {report}")
     else:
         _cross(_heading(error))
-        for problem in problems_of(error):
+        for problem in problems_of(error) if isinstance(error, DocumentError | ReleaseRefused) else ():
             errors().print(problem_view(problem))
 
 
@@ -225,12 +263,16 @@ def _heading(error: Exception) -> str:
 
 
 def _message(error: Exception) -> str:
-    return error.format_message() if isinstance(error, typer.TyperException) else str(error)
+    if isinstance(error, typer.TyperException):
+        return redact(error.format_message())
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return redact(str(error))
 
 
 def problem_view(problem: Problem) -> RenderableType:
     """One thing that is wrong: where, what was found, what belongs there, what to do."""
-    parts = facts([("found", problem.found), ("expected", problem.expected), ("do", problem.remedy)])
+    parts = facts([("found", redact(problem.found)), ("expected", problem.expected), ("do", problem.remedy)])
     path = Text(safe(problem.path), style="bold")
     return Group(Padding(path, (0, 0, 0, 2), expand=False), Padding(parts, (0, 0, 0, 4), expand=False))
 

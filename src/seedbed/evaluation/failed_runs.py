@@ -18,7 +18,7 @@ class FailedRuns:
     """
 
     def __init__(self, store: Store, of: Digest) -> None:
-        self._store, self._of = store, of
+        self._store, self.of = store, of
         self._known = {cell.key: cell for cell in map(_cell, store.facts(Query(kind="lapse", subject=of)))}
 
     def __contains__(self, key: object) -> bool:
@@ -37,7 +37,7 @@ class FailedRuns:
         self._known |= {cell.key: cell for cell in failed}
         bodies = [{"cell": cell.key, **{name: getattr(cell, name) for name in _IN_BODY}} for cell in failed]
         return [
-            Fact(kind="lapse", key=f"{self._of}/{body['cell']}", subject=self._of, at=at, by=by, body=body)
+            Fact(kind="lapse", key=f"{self.of}/{body['cell']}", subject=self.of, at=at, by=by, body=body)
             for body in bodies
         ]
 

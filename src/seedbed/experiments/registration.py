@@ -18,8 +18,9 @@ from seedbed.experiments.experiment import Design, Experiment, RuleChoice
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
 from seedbed.experiments.proof.attempts import attempts, experiments_of, take_attempt
 from seedbed.experiments.proof.error_budget import BudgetTerms, reserve
-from seedbed.experiments.proof.freshness import Repeats, fresh_units, freshness, repeats
+from seedbed.experiments.proof.freshness import fresh_units, freshness
 from seedbed.experiments.proof.held_out import inputs_read
+from seedbed.experiments.proof.repeats import Repeats, repeats
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Query, Store
@@ -106,7 +107,10 @@ class Registration:
             return "a playbook was compared with itself"
         if self.replayed:
             return "replays prove nothing about live runs"
-        return "" if self.options.attempts else "no channel serves the control"
+        terms = self.options.attempts
+        if terms and self._alpha > terms.most:
+            return f"an error rate of {self._alpha:g} releases nothing, as at most {terms.most:g} may"
+        return "" if terms else "no channel serves the control"
 
     def _attempt(self, parts: Sequence[_Part], taken: Mapping[str, Any]) -> list[Registered]:
         """The experiments of an attempt with this level and number."""
@@ -143,14 +147,14 @@ class Registration:
         library = Library(self._store, self.context.by)
         for playbook in (self.control, candidate):  # `verify` needs both
             library.keep(playbook, because="compared")
-        draws = (self.options.seed, self.options.first_replicates)
-        known = freshness(library, self.control, candidate, self.tasks, draws=draws, before=before)
+        draft = self._plan(candidate, self.tasks, self.options.design(self._alpha, self.options.registered_rule()))
+        known = freshness(library, draft, self.tasks, before=before)
         tasks, why = self.tasks, known.exploratory
         if self.options.fresh:
             tasks, why = fresh_units(tasks, known, inputs_read(self.control, candidate)), ""
         elif known.seen and not why:
             tasks = tasks.only(ids={task.id for task in tasks} - {*known.seen})
-        again = Repeats() if why else repeats(library, self.control, candidate, tasks, before)
+        again = Repeats() if why else repeats(library, draft, tasks, before=before)
         retired = tuple(dict.fromkeys((*self._retired(tasks, before), *again.spoiled)))
         return _Part(tasks, retired, why or again.exploratory(len(tasks)), again.left_out)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Literal
 
 from seedbed.errors import Problem, shown
 from seedbed.playbooks.genes import edited_characters, flatten, genes
-from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.playbook import Playbook, as_playbook
 from seedbed.playbooks.values import is_number
 from seedbed.playbooks.word_diff import changed_parts
 
@@ -52,8 +53,9 @@ def _shown(value: object) -> str:
     return f"{value:g}" if is_number(value) else shown(value, 200)
 
 
-def diff(before: Playbook, after: Playbook) -> list[Change]:
-    """Every leaf that differs, in the order of the documents."""
+def diff(before: Playbook | Path | str, after: Playbook | Path | str) -> list[Change]:
+    """Every leaf that differs between two playbooks or files of them, in the order of the documents."""
+    before, after = as_playbook(before), as_playbook(after)
     old, new = flatten(before), flatten(after)
     was, now = {**_rounds(before), **old}, {**_rounds(after), **new}
     return [Change(path, was.get(path), now.get(path)) for path in {**old, **new} if was.get(path) != now.get(path)]

@@ -32,7 +32,7 @@ class ResolvedDocument:
 
 def load(path: Path | str, overrides: Mapping[str, object] | None = None) -> ResolvedDocument:
     """Read a file and everything it extends. Raises PlaybookError for cycles, missing parents and bad syntax."""
-    loaded = _load(Path(path), ())
+    loaded = _load(documents.file_path(path, "a playbook", PlaybookError), ())
     if overrides:
         loaded = _override(loaded, overrides, dict.fromkeys(overrides, RUN_TIME))
     return loaded

@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from seedbed import documents
-from seedbed.errors import PlaybookError, Problem
+from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks import checking, loading
 from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
@@ -316,6 +316,16 @@ class Playbook(Frozen):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Playbook) and self.digest == other.digest
+
+
+def as_playbook(playbook: Playbook | Path | str) -> Playbook:
+    """The playbook itself, or the one in a file. Raises PlaybookError for anything else."""
+    if isinstance(playbook, Playbook):
+        return playbook
+    if not isinstance(playbook, str | Path):
+        remedy = "Playbook.load(path) reads one, and space.playbooks.get(name) finds a stored one."
+        raise PlaybookError([Problem("playbook", shown(playbook), "a Playbook, or the path of one", remedy)])
+    return Playbook.load(playbook)
 
 
 def _bounds(parameter: Parameter) -> str:

@@ -209,6 +209,8 @@ def _happen(library: Library, channel: str, event: ChannelEvent, because: str, c
     then = apply_event(state(library.store, channel), event)
     if isinstance(then, Problem):
         raise ReleaseRefused([then])
+    if isinstance(event, Rollback) and then.stable:  # whoever is served next must find it whole
+        library.get(then.stable)
     return _move(library, current, then, event, because)
 
 

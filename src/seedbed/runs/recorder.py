@@ -28,7 +28,9 @@ from seedbed.runs.history import (
     worker_at,
 )
 from seedbed.runs.journal import Journal
+from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
+from seedbed.settings.secrets import REDACTED, redact, redacted
 from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
@@ -99,6 +101,7 @@ class Recorder:
         self._ends = 0
         self._claims = 0
         self._known: dict[str, Json] = {}
+        self._history = MessageHistory()
         self._requests: Counter[str] = Counter()
 
     @classmethod
@@ -120,8 +123,17 @@ class Recorder:
         self._started, self._ends, self._claims = start.at, len(ends), len(claims_of(store, run))
         self.resumed = True
         for kind in (*ENTRIES, "intent"):
-            self._known |= {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
+            known = {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
+            self._known |= known
+            if kind == "turn":
+                for key, body in known.items():
+                    self._history.restore(key, body)
         self.failures += (Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run)))
+        if any(REDACTED in canonical(body) for body in (self._start, *self._known.values())):
+            raise RunError(
+                f"run {run[:10]}: found a record from which a secret was taken out, so its steps cannot be repeated "
+                "exactly; expected a whole one. Start a new run"
+            )
 
     @property
     def inputs(self) -> Json:
@@ -175,15 +187,21 @@ class Recorder:
         """
         key = self._key(kind, name, request)
         if key in self._known:
-            return self._known[key]
+            return self._history.expand(self._known[key]) if kind == "turn" else self._known[key]
         if risky:
             await self._announce(key, name)
         began = time.perf_counter()
         body = await work()
-        if kind != "turn":  # which is JSON already
-            body = json_copy(body)
-        await self._add(kind, key, self.id, body, body.get("latency_seconds", time.perf_counter() - began))
+        stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))
+        await self._add(kind, key, self.id, stored, body.get("latency_seconds", time.perf_counter() - began))
+        if kind == "turn":  # only now can others go on from it
+            self._history.add(key, body)
         return body
+
+    def add_turn(self, body: Json) -> Turn:
+        """Add a recorded turn to the run."""
+        self.turns.append(Turn.from_body(body, self._history.messages(body)))
+        return self.turns[-1]
 
     def _key(self, kind: str, name: str, request: object) -> str:
         place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"
@@ -242,8 +260,8 @@ class Recorder:
             playbook=self.playbook,
             started=self._started,
             status=status,
-            output=json_copy(output),
-            error=error,
+            output=redacted(json_copy(output)),
+            error=redact(error),
             turns=tuple(self.turns),
             calls=tuple(self.calls),
             decisions=tuple(self.decisions),
@@ -292,7 +310,8 @@ class Recorder:
     async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> bool:
         at = self._started if kind in ("start", "run") else self._clock()
         tags = self._tags(kind, key)
-        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value, tags=tags)
+        stored = redacted(body)
+        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=stored, value=value, tags=tags)
         return await self._journal.add(fact)
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError, validate_call
 
-from seedbed.errors import PlaybookError, Problem, RunError, shown
+from seedbed.errors import PlaybookError, Problem, RunError, expect_function, shown
 
 TIMEOUT_SECONDS = 60.0
 
@@ -55,6 +55,7 @@ def tool(
     """Make a tool of a typed function, as a decorator with or without arguments."""
 
     def make(function: Callable[..., Any]) -> Tool:
+        expect_function(function, "tool", name)
         about = inspect.getdoc(function) or ""
         return Tool(name or function.__name__, validate_call(function), changes, about, timeout_seconds)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, cast
 
-from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError
+from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.replay.replay import is_replayed
@@ -73,6 +73,8 @@ class Channels:
 
     def _evidence(self, candidate: Digest, channel: str, because: Verdict | str) -> tuple[Verdict | None, str]:
         """The verdict to release by, and the reason in words."""
+        remedy = "Give the verdict that `compare` returned, the digest of its experiment, or say why in words."
+        expect_type(because, Verdict | str, "because", "a verdict or a reason", remedy)
         if isinstance(because, Verdict):
             return because, str(because)
         if re.fullmatch(r"(b2:)?[0-9a-f]{8,64}", because):

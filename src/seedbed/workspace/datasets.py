@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seedbed.documents import write_private
 from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.datasets import seal
 from seedbed.evaluation.datasets.check import DatasetCheck, check_dataset
@@ -14,8 +15,8 @@ from seedbed.evaluation.datasets.dataset import Dataset, StratifyBy, Task
 from seedbed.evaluation.datasets.files import KINDS, ending
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.loading import Columns, read
+from seedbed.evaluation.datasets.near_tasks import leaks
 from seedbed.evaluation.datasets.seal import Retirement, Seal, cleared
-from seedbed.evaluation.datasets.similarity import leaks
 from seedbed.experiments.proof.freshness import first_results
 from seedbed.playbooks.library import REF_NAME
 from seedbed.reports.numbers import counted
@@ -180,4 +181,4 @@ def write_files(files: Mapping[Path, Dataset], *, dry_run: bool = False) -> None
         raise DatasetError(taken)
     for file, tasks in files.items() if not dry_run else ():
         lines = (json.dumps(row, ensure_ascii=False) for row in tasks.rows())
-        file.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
+        write_private(file, "".join(f"{each}\n" for each in lines))

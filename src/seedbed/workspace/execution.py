@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from seedbed.errors import DatasetError, NotFound, Problem, SettingsError, shown
+from seedbed.errors import DatasetError, NotFound, PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.files import KINDS, ending
@@ -24,7 +24,7 @@ from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Confirm, Person
-from seedbed.workspace.resources import Resources, find_file, store_url
+from seedbed.workspace.resources import DATASET_FILES, Resources, find_file, store_url
 
 AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
@@ -55,7 +55,7 @@ class Execution:
             return tasks
         if not isinstance(tasks, str | Path):
             expected = "a Dataset, the path of one, a name or a digest"
-            raise DatasetError([Problem("tasks", f"a {type(tasks).__name__}", expected)])
+            raise DatasetError([Problem("tasks", shown(tasks), expected, "Dataset.load(path) reads one.")])
         if (loaded := dataset_file(tasks)) is not None:
             return loaded
         name, split = dataset_and_split(str(tasks))
@@ -86,7 +86,7 @@ class Execution:
         body = store.get(digest) if isinstance(digest, str) and digest.startswith("b2:") else {}
         if "tasks" not in body:
             if Path(whole).suffix in (".yaml", ".yml"):
-                remedy = "The playbook comes first, then the tasks."
+                remedy = "Name a file such as tasks.jsonl, a folder, or a stored dataset."
                 raise DatasetError([Problem("tasks", f"the playbook {whole}", "a dataset", remedy)])
             known = ", ".join(ref.name.removeprefix("datasets/") for ref in store.refs("datasets/")) or "none yet"
             remedy = "A file such as tasks.jsonl works too; `seedbed dataset add` stores one"
@@ -106,9 +106,7 @@ class Execution:
             return parse_metric(metric, self.judges)
         if not callable(metric) or not hasattr(metric, "identity"):
             remedy = "Put @metric above your function, or give the name of a built-in metric."
-            raise SettingsError(
-                [Problem("metric", f"a {type(metric).__name__}", "a metric, or the name of one", remedy)]
-            )
+            raise SettingsError([Problem("metric", shown(metric), "a metric, or the name of one", remedy)])
         return metric
 
     def metrics(self, metrics: MetricChoice) -> list[Metric]:
@@ -186,6 +184,14 @@ def open_worker(launch: Launch) -> WorkerSpace:
     resources = Resources.open(settings)
     resources.tools, resources.confirm = tools, confirm
     return WorkerSpace(Execution(resources).context())
+
+
+def expect_order(playbook: object, tasks: object) -> None:
+    """Refuse files in the wrong order. Raises PlaybookError."""
+    endings = [Path(each).suffix if isinstance(each, str | Path) else "" for each in (playbook, tasks)]
+    if endings[0] in DATASET_FILES and endings[1] in (".yaml", ".yml"):
+        remedy = "The playbook comes first, then the tasks."
+        raise PlaybookError([Problem("playbook", f"the dataset {playbook}", "a playbook", remedy)])
 
 
 def expect_readable(workspace: Path | None, metrics: Iterable[str], tasks: str | None = None) -> None:

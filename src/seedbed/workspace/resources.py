@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,11 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from seedbed import documents
 from seedbed.errors import NotFound, PlaybookError, Problem, SettingsError, StoreError, shown
 from seedbed.models.cards import Registry
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import is_number, is_whole
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.quota import Spending
 from seedbed.stage.confirmation import Confirm, Person, Prompt
@@ -42,6 +45,18 @@ class Evaluating:
     max_cost_usd: float | None = None
     parallel: str | int | None = None
     timeout_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not is_whole(self.replicates) or self.replicates < 1:
+            problems.append(Problem("replicates", shown(self.replicates), "at least 1, a whole number"))
+        if self.max_cost_usd is not None and not (is_number(self.max_cost_usd) and 0 <= self.max_cost_usd < math.inf):
+            expected = "an amount in dollars, from 0, such as 0.5"
+            problems.append(Problem("max_cost_usd", shown(self.max_cost_usd), expected))
+        if self.timeout_seconds is not None and not (is_number(self.timeout_seconds) and self.timeout_seconds > 0):
+            problems.append(Problem("timeout_seconds", shown(self.timeout_seconds), "a number of seconds above 0"))
+        if problems:
+            raise SettingsError(problems)
 
 
 ONCE = Evaluating()
@@ -75,6 +90,8 @@ class Resources:
     def open(cls, settings: Settings) -> Resources:
         """Open the store that the settings name, with its cache and its encryption."""
         switch_on(settings)
+        if settings.signing_key:
+            SigningKey(settings.signing_key)  # a wrong key is refused now, not when all is done
         key = MasterKey.from_environment() if settings.encrypted else None
         redis = redis_at(settings.cache) if settings.cache else None
         store = open_store(store_url(settings))
@@ -198,7 +215,11 @@ class Resources:
 def find_file(path: Path | str | None = None) -> Path:
     """The workspace file at a path, or the nearest seedbed.yaml upwards. Raises SettingsError if there is none."""
     here = Path.cwd()
-    tried = [Path(path)] if path else [folder / FILE for folder in (here, *here.parents)]
+    tried = (
+        [documents.file_path(path, "a workspace file", SettingsError)]
+        if path
+        else [folder / FILE for folder in (here, *here.parents)]
+    )
     for each in tried:
         if each.is_file():
             return each
@@ -223,9 +244,9 @@ def is_playbook_file(name: Path | str) -> bool:
 def _playbook_name(name: object) -> str:
     if not isinstance(name, str | Path):
         expected = "a Playbook, the path of one, a digest, a ref or a channel"
-        raise PlaybookError([Problem("playbook", f"a {type(name).__name__}", expected)])
+        raise PlaybookError([Problem("playbook", shown(name), expected, "Playbook.load(path) reads one.")])
     if Path(name).suffix in DATASET_FILES:
-        remedy = "The playbook comes first, then the tasks."
+        remedy = "Name a .yaml or .json file, a digest, a ref or a channel."
         raise PlaybookError([Problem("playbook", f"the dataset {name}", "a playbook", remedy)])
     return str(name)
 

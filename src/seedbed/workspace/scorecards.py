@@ -23,7 +23,7 @@ from seedbed.playbooks import specialised
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import SpecialisedPlaybook
 from seedbed.storage.store import Json
-from seedbed.workspace.execution import Execution, MetricChoice, Tasks
+from seedbed.workspace.execution import Execution, MetricChoice, Tasks, expect_order
 from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources, is_playbook_file
 
 OnCell = Callable[[str, Cell], None]
@@ -63,6 +63,7 @@ class Scorecards:
         on_event: Callable[[Cell], None] | None = None,
     ) -> Scorecard:
         """Score a playbook over tasks; `Workspace.evaluate` does this for you."""
+        expect_order(playbook, tasks)
         chosen, dataset = self._resources.playbook(playbook), self._execution.dataset(tasks)
         metrics = self._execution.metrics(metric)
         self._resources.library.keep(chosen, because="evaluated")

@@ -143,6 +143,16 @@ def test_a_run_is_exported_as_pdf_and_what_cannot_be_printed_is_told(space: Path
     assert "expected a file" in nowhere.err
 
 
+@pytest.mark.parametrize(("name", "begin"), [("r.pdf", b"%PDF"), ("r.html", b"<!"), ("r.json", b"{"), ("r.md", b"# ")])
+def test_a_run_is_exported_as_the_file_ends_and_for_its_owner_alone(
+    space: Path, seedbed: Seedbed, name: str, begin: bytes
+) -> None:
+    run = seedbed("run", "sorter.yaml", "text=hello", "--json").json["run"]
+    assert seedbed("runs", "export", run, "-o", name).code == 0
+    assert (space / name).read_bytes().startswith(begin)
+    assert [(space / each).stat().st_mode & 0o777 for each in (name, "seedbed.db")] == [0o600, 0o600]
+
+
 def test_what_is_exported_says_how_a_model_was_chosen_that_nobody_named(space: Path, seedbed: Seedbed) -> None:
     (space / "open.yaml").write_text((space / "sorter.yaml").read_text().replace("model: local", "needs: [sorting]"))
     run = seedbed("run", "open.yaml", "text=hello", "--json").json["run"]

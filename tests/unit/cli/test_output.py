@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.errors import PlaybookError, Problem, ReleaseRefused, StoreError
+from seedbed.errors import PlaybookError, Problem, ReleaseRefused, RunError, SettingsError, StoreError
 from seedbed.reports.formats import finite
 from seedbed.reports.numbers import clipped, counted
 
@@ -175,3 +177,25 @@ def test_the_debug_variable_shows_the_traceback_of_a_defect_only(
     assert "ValueError: odd\n" in capsys.readouterr().err
     output.show_error(StoreError("full"), as_json=False)
     assert capsys.readouterr().err == "✗ full\n"
+
+
+def test_no_control_character_reaches_the_terminal_in_any_view(capsys: pytest.CaptureFixture[str]) -> None:
+    controls = [*map(chr, (*range(9), *range(11, 32), *range(127, 160), 0x61C, 0x200E, 0x202E, 0x2066, 0x2069))]
+    for control in controls:
+        hostile = f"a{control}b"
+        output.console().print(hostile, Text(hostile), Panel(hostile, title=hostile))
+        output.show({"x": hostile}, True)
+    shown = capsys.readouterr().out
+    assert not {*controls} & {*shown}
+    output.show({"x": "".join(controls)}, True)
+    assert json.loads(capsys.readouterr().out) == {"x": "".join(controls)}
+
+
+def test_an_error_names_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    key = "sk-proj-" + "a1B2c3D4e5F6" * 3
+    for as_json in (True, False):
+        output.show_error(SettingsError([Problem("models.a", key, "another")]), as_json)
+        output.show_error(RunError(f"the provider refused {key}"), as_json)
+    shown = capsys.readouterr().err
+    assert key not in shown
+    assert shown.count("[secret]") == 5

@@ -8,7 +8,7 @@ from seedbed import Dataset, Task
 from seedbed.evaluation.datasets.check import check_dataset
 from seedbed.evaluation.datasets.dataset import Case
 from seedbed.evaluation.datasets.identity import normal_text, task_key
-from seedbed.evaluation.datasets.similarity import leaks, near
+from seedbed.evaluation.datasets.near_tasks import leaks, near
 from seedbed.experiments.experiment import drawn
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -21,6 +22,9 @@ from seedbed.workspace.experiments import verify_evidence
 from seedbed.workspace.storage import new_signing_key
 
 app = typer.Typer(no_args_is_help=True)
+
+DIGEST = re.compile(r"(b2:)?[0-9a-f]+")
+"""How an experiment is named; anything else is a file."""
 
 ATTEMPTS = (
     Column("against", lambda each: line((short(each["incumbent"]), "yellow"))),
@@ -70,7 +74,7 @@ def verify(
 
     Exits with code 1 if anything differs.
     """
-    files = [name for name in names or () if Path(name).is_file()]
+    files = [name for name in names or () if Path(name).is_file() or not DIGEST.fullmatch(name)]
     others = [name for name in names or () if name not in files]
     results = {check.experiment: [*check.problems] for check in map(verify_evidence, files)}
     if others or not files:

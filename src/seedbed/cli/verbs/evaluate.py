@@ -27,7 +27,7 @@ from seedbed.reports.numbers import counted
 from seedbed.reports.scorecard import Report
 from seedbed.storage.store import Json
 from seedbed.workspace import Workspace
-from seedbed.workspace.execution import expect_readable
+from seedbed.workspace.execution import expect_order, expect_readable
 from seedbed.workspace.resources import Evaluating
 
 app = typer.Typer(add_completion=False)
@@ -208,6 +208,7 @@ def _playbooks_and_dataset(names: list[str], on: str | None, kind: KindOptions) 
     """The dataset is the last of the arguments, unless --on names it. Raises BadParameter."""
     if on is None and len(names) > 1:
         *names, on = names
+        expect_order(names[0], on)
     if on is None or not names:
         actual = f"found only {names[0]}" if names else "found nothing"
         raise typer.BadParameter(f"{actual}; expected playbooks and a dataset", param_hint="DATASET")

@@ -17,7 +17,7 @@ from seedbed.evolution.plan import SearchOptions
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import to_document
 from seedbed.workspace import Workspace
-from seedbed.workspace.execution import expect_readable
+from seedbed.workspace.execution import expect_order, expect_readable
 
 app = typer.Typer(add_completion=False)
 
@@ -141,6 +141,7 @@ def evolve(
     """
     if result.resume is None and (playbook is None or dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or --resume SEARCH", param_hint="PLAYBOOK")
+    expect_order(playbook, dataset)
     options.expect_report(result.report)
     expect_readable(call.workspace, search.metric or ())
     with call.open() as space:

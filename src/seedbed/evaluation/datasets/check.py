@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.identity import task_key
-from seedbed.evaluation.datasets.similarity import Near, count_alike, leaks, near
+from seedbed.evaluation.datasets.near_tasks import Near, count_alike, leaks, near
 from seedbed.storage.store import Digest, Json, canonical
 
 LONG, REPEATED = 20, 0.5

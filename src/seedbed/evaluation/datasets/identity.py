@@ -11,6 +11,7 @@ from seedbed.evaluation.datasets.dataset import Case, Task
 from seedbed.storage.store import Digest, digest
 
 _LOOK_ALIKES = str.maketrans("аеорсухіјѕԁһвкмнт", "aeopcyxijsdhbkmht")
+_CONTROLS = {code: None for code in (*range(32), 127) if chr(code) not in "\t\n"}
 _ENDS = " \t\n\"'“”‘’«»`.,;:!?"
 
 
@@ -32,12 +33,12 @@ def unit_of(task: Task) -> str:
 
 def normal_text(text: str, case: Case = "fold") -> str:
     """A text without what makes no difference to what it asks."""
-    whole = text
-    if not (
-        text.isascii() and text.replace("\n", "").isprintable()
-    ):  # plain texts, which are the most, need none of it
-        plain = unicodedata.normalize("NFKC", text)
-        whole = "".join(each for each in plain if each in "\t\n" or unicodedata.category(each) not in ("Cf", "Cc"))
+    if text.isascii():  # the same, ten times as fast: there may be very many runs to look through
+        whole = text.translate(_CONTROLS)
+        return " ".join((whole if case == "keep" else whole.casefold()).split()).strip(_ENDS)
+    plain = unicodedata.normalize("NFKC", text)
+    visible = (each for each in plain if each in "\t\n" or unicodedata.category(each) not in ("Cf", "Cc"))
+    whole = "".join(visible)
     words = (_latin(word) for word in (whole if case == "keep" else whole.casefold()).split())
     return " ".join(words).strip(_ENDS)
 

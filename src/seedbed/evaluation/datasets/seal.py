@@ -13,7 +13,7 @@ from typing import Any
 from seedbed.errors import DatasetError, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.identity import task_key
-from seedbed.evaluation.datasets.similarity import copies, leaks
+from seedbed.evaluation.datasets.near_tasks import copies, leaks
 from seedbed.storage.store import Digest, Fact, Query, Store
 
 HELD_OUT = "held-out"

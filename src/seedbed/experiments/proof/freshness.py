@@ -8,17 +8,16 @@ failed by chance make any candidate look better.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from seedbed.errors import DatasetError, NotFound, Problem, shown
-from seedbed.evaluation.cells import run_of
+from seedbed.errors import DatasetError, NotFound, Problem
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.seal import retirements, seals, without
-from seedbed.evaluation.datasets.similarity import copies, leaks
 from seedbed.experiments.experiment import Experiment, drawn
+from seedbed.experiments.proof.choices import KnownControl
 from seedbed.experiments.proof.held_out import inputs_read
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.library import Library
@@ -27,9 +26,6 @@ from seedbed.storage.store import Digest, Query, Store
 
 ALIKE = 0.15
 """Two playbooks are nearly identical if they differ by less than this share of what candidate and control differ by."""
-
-LEFT_OUT_SINCE = 3
-"""The first edition of experiments in which tasks that nearly repeat others are left out."""
 
 LEAST = 20
 """So many tasks must be left where some are left out, or too much depends on which."""
@@ -51,38 +47,27 @@ class Freshness:
         return self.tasks - len(self.seen)
 
 
-Draws: TypeAlias = tuple[int, tuple[int, int]]
-"""What a comparison draws by: the seed of its order, and the first replicates of both arms."""
-
-FIRST_DRAWS: Draws = (0, (0, 0))
-"""Where results of the control are known, any other order or replicate may have been chosen to suit the candidate."""
-
-
-def freshness(
-    library: Library,
-    control: Playbook,
-    candidate: Playbook,
-    tasks: Dataset,
-    *,
-    draws: Draws = FIRST_DRAWS,
-    before: float = math.inf,
-) -> Freshness:
+def freshness(library: Library, plan: Experiment, tasks: Dataset, *, before: float = math.inf) -> Freshness:
     """What was known of the tasks of a comparison before that fact was written; by default, before now."""
+    control, candidate = library.get(plan.control), library.get(plan.candidate)
     store, read = library.store, inputs_read(control, candidate)
     keys = {task.id: task_key(task.inputs, read) for task in tasks}
-    first, tried = (first_results(store, each, read, before) for each in _families(library, control, candidate))
+    ours, theirs = families(library, control, candidate)
+    first, tried = (first_results(store, each, read, before) for each in (ours, theirs))
     seen = tuple(name for name, key in keys.items() if key in tried)
     known = tuple(name for name, key in keys.items() if key in first)
     why = _exploratory(len(tasks), len(seen), bool(known))
-    if known and not why and draws != FIRST_DRAWS:
-        why = "results of the control were known when the order of the tasks or the replicates were chosen"
+    if known and not why:
+        runs = KnownControl(store, ours, {*keys.values()}, read, before)
+        if late := runs.chosen_late(plan):
+            why = f"results of the control were known when {late} was chosen"
     numbers = {key: each.number for key, each in first.items()}
     if known and not why and not NamedSets(store, read, numbers, before).include(tasks):
         why = "results of the control were known before this set of tasks was named, or others could have been taken"
     return Freshness(len(tasks), seen, known, why)
 
 
-def _families(library: Library, control: Playbook, candidate: Playbook) -> tuple[list[Digest], list[Digest]]:
+def families(library: Library, control: Playbook, candidate: Playbook) -> tuple[list[Digest], list[Digest]]:
     """The playbooks whose results tell those of the control: it and nearly identical ones; and the same for the
     candidate, with what it was made from."""
     apart = ALIKE * distance(control, candidate)
@@ -110,7 +95,7 @@ def _exploratory(tasks: int, seen: int, known: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FirstResult:
-    """The first score of a task: the place in the store at which it became known, and what was asked."""
+    """The first run on a task: its place in the store, and what was asked."""
 
     number: float
     inputs: Mapping[str, Any]
@@ -122,87 +107,19 @@ def first_results(
     read: Collection[str] | None = None,
     before: float = math.inf,
 ) -> dict[Digest, FirstResult]:
-    """The tasks, by their keys, at which any of the playbooks was scored, and the first such score.
+    """The tasks, by their keys, on which any of the playbooks was run, scored or not, and the first such run: whoever
+    ran it has seen the answer.
 
     By default all playbooks. `read` names the inputs that count, as in `task_key`.
     """
     known: dict[Digest, FirstResult] = {}
     for playbook in [None] if playbooks is None else playbooks:
-        scored: dict[str, float] = {}
-        for cell in store.facts(Query(kind="cell", subject=playbook)):
-            if cell.number < before:
-                scored.setdefault(run_of(cell.key), cell.number)
-        for start in store.facts(Query(kind="start", subject=playbook)) if scored else ():
-            if start.key in scored:
-                key, number = task_key(start.body["inputs"], read), scored[start.key]
-                if key not in known or number < known[key].number:
-                    known[key] = FirstResult(number, start.body["inputs"])
+        for start in store.facts(Query(kind="start", subject=playbook)):
+            if start.number < before:
+                key = task_key(start.body["inputs"], read)
+                if key not in known or start.number < known[key].number:
+                    known[key] = FirstResult(start.number, start.body["inputs"])
     return known
-
-
-@dataclass(frozen=True, slots=True)
-class Repeats:
-    """The tasks of a comparison that ask in slightly other words what was asked before."""
-
-    left_out: tuple[str, ...] = ()
-    """Those near one with a known result, and all but one of those that ask the same among themselves."""
-    spoiled: tuple[str, ...] = ()
-    """Those near one with a result of the candidate that is younger than results of the control on these tasks. To
-    leave them out could be a choice by those; so they count as missing answers."""
-
-    def exploratory(self, tasks: int) -> str:
-        """Why they leave too little, if they do."""
-        if not self.left_out or tasks - len(self.left_out) >= LEAST:
-            return ""
-        names = ", ".join(map(shown, self.left_out[:5])) + (", …" if len(self.left_out) > 5 else "")
-        actual = f"{len(self.left_out)} of {tasks} tasks nearly repeat others of these or some with known results"
-        return f"{actual} ({names}), which leaves fewer than {LEAST}; add tasks that ask something else"
-
-
-def repeats(
-    library: Library, control: Playbook, candidate: Playbook, tasks: Dataset, before: float = math.inf
-) -> Repeats:
-    """The tasks that nearly repeat one of which a result was known before that fact was written, or one another.
-
-    What is left out does not depend on results of the control on these very tasks. Tasks of one source may repeat one
-    another: they count as one. The rest of a dataset of which these were held out was never asked about them.
-    """
-    store, read = library.store, inputs_read(control, candidate)
-    first, tried = (first_results(store, each, read, before) for each in _families(library, control, candidate))
-    keys, unit = {task_key(task.inputs, read) for task in tasks}, dict[str, int]()
-    for number, members in enumerate(drawn(tasks, 0, read)):
-        unit |= dict.fromkeys((task.id for task in members), number)
-    named = min((each.number for key, each in first.items() if key in keys), default=math.inf)
-    elsewhere = keys | _held_out_from(store, keys, read, before)
-    first, tried = ({key: each for key, each in known.items() if key not in elsewhere} for known in (first, tried))
-    early = {key: each.inputs for key, each in (*first.items(), *tried.items()) if each.number < named}
-    late = [each.inputs for key, each in tried.items() if key not in early]
-    twice = [each for each in copies(tasks.tasks, read) if unit[each.task] != unit[each.other]]
-    gone = {each.task for each in (*twice, *leaks(tasks.tasks, [*early.values()], read))}
-    spoiled = {each.task for each in leaks(tasks.tasks, late, read)} - gone
-    return Repeats(*(tuple(task.id for task in tasks if task.id in each) for each in (gone, spoiled)))
-
-
-def check_repeats(library: Library, plan: Experiment, tasks: Dataset, before: float) -> Iterator[Problem]:
-    """What is wrong with the tasks that an experiment leaves out, if it may release its candidate."""
-    if plan.edition < LEFT_OUT_SINCE:
-        return
-    again = repeats(library, library.get(plan.control), library.get(plan.candidate), tasks, before)
-    if plan.left_out != again.left_out or not {*again.spoiled} <= {*plan.retired}:
-        actual = f"{len(plan.left_out)} left out, {len(plan.retired)} counted as missing"
-        expected = f"{len(again.left_out)} left out and {len(again.spoiled)} missing, as they nearly repeat others"
-        yield Problem("left_out", actual, expected)
-    if why := again.exploratory(len(tasks)):
-        yield Problem("mode", why, "enough tasks that repeat no others")
-
-
-def _held_out_from(store: Store, keys: Collection[Digest], read: Collection[str] | None, before: float) -> set[Digest]:
-    """The keys of all tasks of the datasets of which these tasks were held out."""
-    beside: set[Digest] = set()
-    for seal in seals(store):
-        if seal.number < before and any(task_key(task.inputs, read) in keys for task in seal.tasks(store)):
-            beside |= {task_key(task.inputs, read) for task in Dataset.from_content(store.get(seal.dataset))}
-    return beside
 
 
 def fresh_units(tasks: Dataset, known: Freshness, read: Collection[str] | None) -> Dataset:

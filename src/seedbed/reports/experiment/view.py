@@ -11,6 +11,7 @@ from typing import TypeAlias
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.proof.certificate import CLAIMS, Certificate
+from seedbed.experiments.slices import SliceProgress
 from seedbed.experiments.verdict import Verdict, in_words, missing_in_words
 from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened, split_text
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio
@@ -386,7 +387,10 @@ def _inputs(task: Task) -> str:
 
 
 def status_line(answer: Answer, total: int, alpha: float) -> str:
-    """A comparison so far in one line."""
+    """A comparison so far in one line, or after its verdict how far its tags are decided."""
+    if isinstance(answer, SliceProgress):
+        done = f"{answer.tags - answer.open} of {answer.tags} tags decided"
+        return f"superior; is it worse on any tag? {done} | tasks {answer.tasks}/{total}"
     low, high = interval({1.0: answer.wins, 0.0: answer.ties, -1.0: answer.losses}, bets())
     return (
         f"tasks {answer.n}/{total} | W {answer.wins} T {answer.ties} L {answer.losses} | "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +17,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
-from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, shown
+from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, StoreUnavailable, shown
 from seedbed.storage.content import words_of
 from seedbed.storage.paths import missing, reader, without_password, writable
 from seedbed.storage.sql.rows import CONTENT, FACT, SqlRow
@@ -112,6 +114,9 @@ class Sqlite(Dialect):
             if not create and (not file.exists() or (there and not file.stat().st_size)):
                 raise missing(url)
             file.parent.mkdir(parents=True, exist_ok=True)
+            if create and not there:  # private from the start; SQLite gives its log and index the same rights
+                with suppress(OSError):  # which SQLite explains better
+                    os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise StoreError(f"{url}: {error}; expected a folder that can be made. Check the path") from error
         reading = there and not (writable(file) and writable(file.parent))
@@ -179,10 +184,13 @@ class Sqlite(Dialect):
         remedies = {
             sqlite3.SQLITE_BUSY: "Another process has been writing for 30 seconds; try again when it is done",
             sqlite3.SQLITE_FULL: "Nothing was written; free some space and try again",
+            sqlite3.SQLITE_IOERR: "Nothing was written; check the disk and try again",
             sqlite3.SQLITE_READONLY: "Check the permissions of the file and its folder",
             sqlite3.SQLITE_CANTOPEN: "Check the path and the permissions of the folder",
         }
-        return StoreError(f"{name}: {error.orig}. {remedies.get(kind, 'Nothing was written')}")
+        if remedy := remedies.get(kind):
+            return StoreUnavailable(f"{name}: {error.orig}. {remedy}")
+        return StoreError(f"{name}: {error.orig}. Nothing was written")
 
     @staticmethod
     def _add_fact(db: Connection, row: SqlRow) -> int:
@@ -319,10 +327,10 @@ class Postgresql(Dialect):
         return error.connection_invalidated or _unreachable(error) or state in {"40001", "40P01", "57P01", "57P02"}
 
     def explain(self, error: DBAPIError, name: str) -> StoreError:
-        remedy = "Nothing was written"
-        if error.connection_invalidated or _unreachable(error):
-            remedy = "Check that the server is up and that the URL is right"
-        return StoreError(f"{name}: {' '.join(str(error.orig).split())}. {remedy}")
+        what = f"{name}: {' '.join(str(error.orig).split())}"
+        if self.is_transient(error):
+            return StoreUnavailable(f"{what}. Check that the server is up and that the URL is right")
+        return StoreError(f"{what}. Nothing was written")
 
 
 def _unreachable(error: DBAPIError) -> bool:

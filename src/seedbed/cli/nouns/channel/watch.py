@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +22,6 @@ from seedbed.release.monitor.guard_evidence import GuardStatus
 from seedbed.release.monitor.loop import WatchResult
 from seedbed.release.monitor.monitor import Health
 from seedbed.release.states import percent
-from seedbed.reports.formats import finite
 from seedbed.reports.numbers import split_text
 from seedbed.storage.store import Json, Ref, short
 
@@ -72,7 +70,7 @@ def watch(
             else:
                 if call.as_json:
                     document = {**_document(seen, stepped), "dry_run": call.dry_run}
-                    typer.echo(json.dumps(finite(document), ensure_ascii=False))
+                    typer.echo(output.as_json_text(document))
                 else:
                     draw(_view(seen, stepped))
             if once:

@@ -1,4 +1,4 @@
-"""Similarity: which tasks are nearly the same, found without comparing each with each."""
+"""Near tasks: which tasks are nearly the same, found without comparing each with each."""
 
 from __future__ import annotations
 
@@ -57,10 +57,13 @@ def near(tasks: Sequence[Task], least: float = 0.8) -> list[Near]:
 
 
 def count_alike(tasks: Sequence[Task], least: float = 0.7) -> int:
-    """How many tasks are nearly the same as another, with the same numbers, signs and negations."""
+    """How many tasks are nearly the same as another, with the same numbers, signs and negations.
+
+    All pieces weigh the same here: what all tasks have in common says as much as what few have.
+    """
     texts, every = _Texts([text_of(task.inputs) for task in tasks]), np.arange(len(tasks))
     pairs = ((one, other) for one, other in texts.nearest(every, every) if texts.hard(one) == texts.hard(other))
-    return len({one for one, other in pairs if texts.similarity(one, other) >= least})
+    return len({one for one, other in pairs if texts.overlap(one, other) >= least})
 
 
 def copies(tasks: Sequence[Task], used: Collection[str] | None = None) -> list[Near]:
@@ -169,6 +172,11 @@ class _Texts:
         shared = float(self._weights[both].sum())
         either = self._sums[one] + self._sums[other] - shared
         return shared / either if either else 1.0
+
+    def overlap(self, one: int, other: int) -> float:
+        """The number of pieces that both have, as a share of all that either has."""
+        both = len(np.intersect1d(self._places[one], self._places[other], assume_unique=True))
+        return both / (len(self._places[one]) + len(self._places[other]) - both)
 
     def hard(self, one: int) -> Counter[str]:
         return Counter(self._wordings[one].hard)
