@@ -11,6 +11,7 @@ SeedbedError
 │  ├─ BudgetSpent
 │  │  └─ QuotaSpent       of the whole environment: no other run can start either
 │  ├─ ActionForbidden
+│  ├─ InDoubt             a call may have happened, or not
 │  └─ RunTaken            another worker performs it
 ├─ StoreError             the store refused or failed
 │  ├─ NotFound
@@ -36,6 +37,7 @@ __all__ = [
     "BudgetSpent",
     "DatasetError",
     "DocumentError",
+    "InDoubt",
     "MergeClash",
     "ModelUnavailable",
     "NotFound",
@@ -144,6 +146,10 @@ class QuotaSpent(BudgetSpent):
 
 
 class ActionForbidden(RunError): ...
+
+
+class InDoubt(RunError):
+    """A tool was called and gave no result: what it was called for may have happened, or not."""
 
 
 class RunTaken(RunError):

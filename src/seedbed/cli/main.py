@@ -87,7 +87,8 @@ app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=
 
 @app.callback(invoke_without_command=True)
 def start(
-    context: typer.Context, show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version.")] = False,
 ) -> None:
     """Run LLM agents, evolve better ones, prove they are better, and release them safely.
 

@@ -12,12 +12,14 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
 from rich.segment import Segment
@@ -63,8 +65,12 @@ def show(document: object, as_json: bool, *renderables: RenderableType) -> None:
         typer.echo(as_json_text(document, indent=2))
         return
     for renderable in renderables:
-        # A terminal gets lines wrapped between words; a pipe gets them as they are.
-        console().print(renderable, soft_wrap=isinstance(renderable, Text) and not console().is_terminal)
+        _print(console(), renderable)
+
+
+def _print(to: Console, renderable: RenderableType) -> None:
+    """Print on a stream: a terminal gets lines wrapped between words, a pipe gets them as they are."""
+    to.print(renderable, soft_wrap=isinstance(renderable, Text) and not to.is_terminal)
 
 
 def expect_new(file: Path) -> None:
@@ -87,18 +93,6 @@ def hand_over(document: dict[str, Any], text: str, file: Path | None, as_json: b
         typer.echo(safe(text) if console().is_terminal else text, nl=False)
 
 
-def table(*headings: str, rows: Iterable[Sequence[RenderableType]], title: str = "") -> Table:
-    """A table whose cells are never read as markup: texts come from users and models."""
-    called = Text(safe(title)) if title else None
-    result = Table(box=SIMPLE_HEAD, title=called, title_justify="left", show_edge=False, pad_edge=False)
-    for heading in headings:
-        numeric = heading.endswith("#")
-        result.add_column(heading.rstrip("#"), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
-    for row in rows:
-        result.add_row(*(Text(safe(cell)) if isinstance(cell, str) else cell for cell in row))
-    return result
-
-
 @dataclass(frozen=True)
 class Column:
     """A column of a list: its heading, what it shows of a document, and when it is dropped in a narrow terminal.
@@ -117,47 +111,81 @@ NARROWEST = 14
 """The narrowest that a flexible column gets; if there is less room, another column is dropped."""
 
 
-def listing(columns: Sequence[Column], documents: Sequence[Any]) -> Table:
-    """One line for each document, as many columns as fit the terminal; the least important are dropped first."""
-    cells = {
-        column.heading: [
-            each if isinstance(each, Text) else Text(safe(str(each))) for each in map(column.cell, documents)
-        ]
-        for column in columns
-    }
-    wide = {
-        column.heading: max([len(column.heading), *(each.cell_len for each in cells[column.heading])])
-        for column in columns
-    }
-    columns = [column for column in columns if column.drop == 0 or any(each.plain for each in cells[column.heading])]
+def table(*headings: str, rows: Iterable[Sequence[RenderableType]], title: str = "") -> Table:
+    """One line for each row. A heading that ends with # is over numbers, which are never cut, other texts are.
 
-    def needed() -> int:
-        widths = (min(wide[each.heading], NARROWEST) if each.flexible else wide[each.heading] for each in columns)
-        return sum(widths) + 3 * (len(columns) - 1)
+    In a narrow terminal the last columns are dropped first.
+    """
+    columns = [
+        Column(heading.rstrip("# "), itemgetter(place), place, number=is_number, flexible=not is_number)
+        for place, heading in enumerate(headings)
+        for is_number in [heading.endswith("#")]
+    ]
+    return listing(columns, list(rows), title=title)
 
-    while needed() > console().width and any(column.drop for column in columns):
-        dropped = max(columns, key=lambda column: column.drop)
-        columns = [column for column in columns if column is not dropped]
-    widths = _widths(columns, wide)
+
+def wrapped_table(*headings: str, rows: Iterable[Sequence[str]]) -> Table:
+    """Long texts beside each other, each in as many lines as it needs."""
     result = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        justify: Literal["left", "right"] = "right" if column.number else "left"
-        width = widths[column.heading]
-        result.add_column(column.heading, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
-    for row in zip(*(cells[column.heading] for column in columns), strict=True):
+    for heading in headings:
+        result.add_column(heading, overflow="fold")
+    for row in rows:
+        result.add_row(*(Text(safe(cell)) for cell in row))
+    return result
+
+
+def listing(columns: Sequence[Column], documents: Sequence[Any], *, title: str = "") -> Table:
+    """One line for each document, as many columns as fit the terminal; the least important are dropped first."""
+    shown = [_Filled(column, [_one_line(column.cell(each)) for each in documents]) for column in columns]
+    shown = [each for each in shown if each.column.drop == 0 or any(cell.plain for cell in each.cells)]
+    while _needed(shown) > console().width and any(each.column.drop for each in shown):
+        shown.remove(max(shown, key=lambda each: each.column.drop))
+    called = Text(safe(title)) if title else None
+    result = Table(box=SIMPLE_HEAD, title=called, title_justify="left", show_edge=False, pad_edge=False)
+    for each, width in zip(shown, _widths(shown), strict=True):
+        justify: Literal["left", "right"] = "right" if each.column.number else "left"
+        result.add_column(Text(each.column.heading), justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+    for row in zip(*(each.cells for each in shown), strict=True):
         result.add_row(*row)
     return result
 
 
-def _widths(columns: Sequence[Column], wide: dict[str, int]) -> dict[str, int]:
+def _one_line(cell: object) -> Text:
+    """A cell that is never read as markup: texts come from users and models."""
+    if not isinstance(cell, Text):
+        return Text(safe(" ".join(str(cell).split())))
+    text = cell.copy()
+    text.plain = text.plain.replace("\n", " ")
+    return text
+
+
+@dataclass(frozen=True, eq=False)
+class _Filled:
+    """A column with its cells."""
+
+    column: Column
+    cells: Sequence[Text]
+
+    @cached_property
+    def width(self) -> int:
+        """What it needs to show everything."""
+        return max([cell_len(self.column.heading), *(each.cell_len for each in self.cells)])
+
+
+def _needed(shown: Sequence[_Filled]) -> int:
+    """The least width that columns need beside each other."""
+    widths = (min(each.width, NARROWEST) if each.column.flexible else each.width for each in shown)
+    return sum(widths) + 3 * (len(shown) - 1)
+
+
+def _widths(shown: Sequence[_Filled]) -> list[int]:
     """The width of each column; flexible ones share what the others leave, each as much as it needs."""
-    room = console().width - 3 * (len(columns) - 1) - sum(wide[each.heading] for each in columns if not each.flexible)
-    widths = dict(wide)
-    left = sorted((each.heading for each in columns if each.flexible), key=lambda name: wide[name])
-    while left:
-        name = left.pop(0)
-        widths[name] = max(1, min(wide[name], room // (len(left) + 1)))
-        room -= widths[name]
+    widths = [each.width for each in shown]
+    flexible = sorted((place for place, each in enumerate(shown) if each.column.flexible), key=widths.__getitem__)
+    room = console().width - 3 * (len(shown) - 1) - sum(widths) + sum(widths[place] for place in flexible)
+    for left, place in zip(range(len(flexible), 0, -1), flexible, strict=True):
+        widths[place] = max(1, min(widths[place], room // left))
+        room -= widths[place]
     return widths
 
 
@@ -249,7 +277,7 @@ def show_error(error: Exception, as_json: bool) -> None:
 
 
 def _cross(text: str) -> None:
-    errors().print(line(("✗ ", "bold red"), text), soft_wrap=True)
+    _print(errors(), line(("✗ ", "bold red"), text))
 
 
 def _heading(error: Exception) -> str:
@@ -279,4 +307,4 @@ def problem_view(problem: Problem) -> RenderableType:
 
 def warn(text: str) -> None:
     """Print a warning on the error stream."""
-    errors().print(line(("! ", "bold yellow"), text), soft_wrap=True)
+    _print(errors(), line(("! ", "bold yellow"), text))

@@ -112,7 +112,7 @@ async def _settle(cell: Cell, failed: FailedRuns, context: EvaluationContext) ->
     """The cell, or its earlier failure in this experiment; a new failure is recorded."""
     if cell.key in failed:
         return failed[cell.key]
-    for fact in failed.new([cell], context.clock(), context.by):
+    for fact in failed.after([cell], context.clock(), context.by):
         await context.journal.add(fact)
     return cell
 

@@ -174,6 +174,7 @@ async def _perform(
                 watch(answer)
             if answer.verdict != "continue":
                 break
+    failed.one_reason.end()
     evidence = evidence_of(context.store, test.cells, plan.digest)
     verdict = test.verdict(evidence=evidence, judges=_judges(context.store, plan.metric), replay=replay)
     verdict = replace(verdict, why=registered.why, hacking=hacking(context.store, verdict))

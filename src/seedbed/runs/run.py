@@ -155,6 +155,8 @@ class Run:
     """The limit on costs that it started with."""
     replay: Json | None = None
     """For a replay: the run it is `of`, its `mode`, and the counts of its `labels` by kind of step."""
+    real_tools: bool = True
+    """Whether tools that change the world acted on it; in evaluations their stand-ins act."""
 
     def __repr__(self) -> str:
         spent = f"{len(self.turns)} turns, {self.tokens:,} tokens, ${self.cost_usd:.4f}"

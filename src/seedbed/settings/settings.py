@@ -129,6 +129,8 @@ class Settings(Section):
     """Reviewers for all channels, and their roles; a channel can name others."""
     alerts: list[AlertSettings] = Field(default_factory=list)
     tools: list[ToolSource] = Field(default_factory=list)
+    programs: list[str] = Field(default_factory=list)
+    """Patterns of the programs that playbooks should name, such as `desk:*`. Default: any."""
     confirm: ConfirmSettings = Field(default_factory=ConfirmSettings)
     parallel: Annotated[
         int | str,

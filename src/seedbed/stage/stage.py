@@ -11,20 +11,23 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError
+from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, RunError
 from seedbed.models.calling.fallback import Discard, ModelAnswer, ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
 from seedbed.models.chat import Message, Sampling
 from seedbed.playbooks.playbook import Playbook, Role, Step
-from seedbed.playbooks.rules import Permission, strictest
+from seedbed.playbooks.rules import Permission
 from seedbed.plugins import suggestion
+from seedbed.runs.cassette import CONFIRM
+from seedbed.runs.claims import idempotency_key
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
 from seedbed.stage.model_choice import ModelRequirements, choose_model, request_parameters, reserve_from
-from seedbed.stage.tools import Tool
+from seedbed.stage.permission import ActionRules, unconfirmed
+from seedbed.stage.tools import KEY, Tool
 from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
 
@@ -40,7 +43,7 @@ class StageOptions:
     """What a stage works with. By default there is no budget, no tool and no one to ask.
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
-    `depth` counts the runs above this one, and `above` are their playbooks, whose rules hold here too.
+    `depth` counts the runs above this one; `above` are their playbooks, whose rules hold here too, `taken` their acts.
     """
 
     limits: ModelLimits | None = None
@@ -52,6 +55,7 @@ class StageOptions:
     open_run: OpenRun | None = None
     depth: int = 0
     above: Sequence[Playbook] = ()
+    taken: list[tuple[str, Json]] | None = None
 
 
 class Stage:
@@ -77,10 +81,12 @@ class Stage:
         self.on_event = options.on_event
         self.depth = options.depth
         self.above = tuple(options.above)
+        self.taken = [] if options.taken is None else options.taken
         self._models = models
         self._limits = options.limits or ModelLimits()
         self._router = options.router
         self._tools = options.tools or {}
+        self._rules = ActionRules((playbook, *self.above), self._tools, self.taken, recorder.unasked)
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
@@ -92,6 +98,10 @@ class Stage:
     @property
     def seed(self) -> int:
         return self.recorder.seed
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self._tools
 
     async def ask(
         self,
@@ -221,7 +231,8 @@ class Stage:
     async def call(self, tool: str, confidence: float | None = None, /, **arguments: Any) -> Any:
         """Use a tool if the rules permit it and, where they ask for one, a person confirms it.
 
-        Raises ActionForbidden, or RunError if the tool fails; a failure is recorded too.
+        Raises ActionForbidden, or RunError if the tool fails; a failure is recorded too. Raises InDoubt if it may have
+        changed the world and its result is lost: the run then ends.
         """
         if tool not in self._tools:
             known = ", ".join(self._tools) or "none were given"
@@ -229,14 +240,24 @@ class Stage:
             raise RunError(f"found no tool {tool!r}; expected one of: {known}{f'. {near}' if near else ''}")
         chosen = self._tools[tool]
         arguments = deepcopy(arguments)  # the program must not alter what a person confirms
+        if KEY in arguments and chosen.takes_key:
+            raise RunError(f"tool {tool}: found {KEY} among its arguments; expected none: every call is given its own")
         await self._require_permission(tool, arguments, confidence)
+        confirmed = any(each.point == f"{CONFIRM}{tool}" for each in self.recorder.decisions)
+        risky = chosen.acts == "really" and (chosen.changes or confirmed)
+        given, acted = arguments, False
+        if chosen.takes_key:
+            given = {**arguments, KEY: idempotency_key(self.recorder.next_key("call", tool, arguments))}
 
         async def work() -> Json:
-            began = time.perf_counter()
+            nonlocal acted
+            acted, began = True, time.perf_counter()
             result, error = None, ""
             try:
-                result = await chosen.use(arguments)
+                result = await chosen.use(given)
             except RunError as wrong:
+                if risky and isinstance(wrong, InDoubt):
+                    raise
                 error = str(wrong)
             seconds = time.perf_counter() - began
             return Call(
@@ -248,7 +269,9 @@ class Stage:
                 latency_seconds=seconds,
             ).body()
 
-        call = Call(**await self.recorder.record("call", tool, arguments, work, risky=chosen.changes))
+        call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
+        if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
+            await work()
         self.recorder.calls.append(call)
         if call.error:
             raise RunError(call.error)
@@ -259,26 +282,32 @@ class Stage:
         return await self.call("search", query=query, **more)
 
     async def _require_permission(self, action: str, arguments: Json, confidence: float | None) -> None:
-        permission = self.may(action, confidence)
+        permission, unsure = self.may(action, confidence, arguments), self.may(action, None, arguments)
         if permission.answer == "forbidden":
             await self.decide(f"may {action}", "forbidden", because=permission.because)
             raise ActionForbidden(f"{action}: {permission.because}")
-        if permission.answer == "confirm" and not await self.confirm(action, permission.because, arguments):
-            raise ActionForbidden(f"{action}: {permission.because}, and nobody confirmed it")
-        if permission and not self.may(action):  # the confidence made the difference
+        with self._rules.taking(action, arguments):
+            if permission.answer == "confirm" and not await self.confirm(action, permission.because, arguments):
+                raise ActionForbidden(unconfirmed(action, permission.because))
+        if permission and not unsure:  # the confidence made the difference
             sure = None if confidence is None else float(confidence)
             await self.decide(f"may {action}", "allowed", because=permission.because, confidence=sure)
 
-    def may(self, action: str, confidence: float | None = None) -> Permission:
-        """Whether the rules permit an action: those of the playbook, and of the runs above this one."""
-        return strictest(each.may(action, confidence) for each in (self.playbook, *self.above))
+    def may(
+        self, action: str, confidence: float | None = None, arguments: Mapping[str, Any] | None = None
+    ) -> Permission:
+        """Whether the rules permit an action: those of the playbook, and of the runs above this one.
+
+        Without arguments the answer is the strictest that any could get.
+        """
+        return self._rules.may(action, confidence, arguments)
 
     async def confirm(self, action: str, because: str, arguments: Mapping[str, Any] | None = None) -> bool:
         """Ask a person, who sees the arguments. A forbidden action is refused without asking anybody.
 
         The answer is recorded as a decision, with how it was given.
         """
-        permission = self.may(action)
+        permission = self.may(action, None, arguments)
         if permission.answer == "forbidden":
             await self.decide(f"may {action}", "forbidden", because=permission.because)
             return False
@@ -288,9 +317,9 @@ class Stage:
         async def ask() -> Json:
             reply = await self._person.ask(question)
             yes = "yes" if reply.yes is True else "no"
-            return Decision(point=f"confirm {action}", action=yes, because=because, answered=reply.how).body()
+            return Decision(point=f"{CONFIRM}{action}", action=yes, because=because, answered=reply.how).body()
 
-        return (await self._record_decision(f"confirm {action}", words, ask, person=True)).action == "yes"
+        return (await self._record_decision(f"{CONFIRM}{action}", words, ask, person=True)).action == "yes"
 
     async def decide(
         self,

@@ -134,13 +134,17 @@ class _Verifier:
             self.count["sealed"] += is_sealed(content.body)
             self._wanted.pop(content.digest, None)
             if not content.intact:
-                self._problem(f"{content.kind} {content.digest}", "a text that does not match its name", "the one put")
+                self._problem(
+                    f"{content.kind} {content.digest}",
+                    "a text that does not match its digest",
+                    "the text that was stored",
+                )
         for digest, named in self._wanted.items():
             try:
                 self.store.get(digest)
             except NotFound:
                 for name, role in named:
-                    self._problem(name, f"{role} that is not there, {short(digest)}", "content of that name")
+                    self._problem(name, f"{role} that is not there, {short(digest)}", "content with that digest")
             except StoreDamaged as damage:
                 self.unreadable(damage)
 

@@ -254,8 +254,11 @@ class Channels:
         async def serve(key: str, inputs: Mapping[str, Any]) -> Run:
             run = uuid.uuid4().hex
             choice = await self.choose(channel, key=key, run=run)
-            return await runner.perform(choice.playbook, dict(inputs), new_seed(None), run=run)
+            return await runner.perform_once(run, choice.playbook, dict(inputs), new_seed(None))
 
+        now = self.get(channel)
+        served = [each for each in (now.stable, now.canary.playbook if now.canary else None) if each]
+        await runner.expect_stand_ins(map(self._resources.library.get, served))
         return await drill(tasks, units, metric, serve, self.feedback, on_event or (lambda done: None))
 
     # Alerts

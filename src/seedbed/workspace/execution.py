@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from seedbed.errors import DatasetError, NotFound, PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.context import EvaluationContext
@@ -23,6 +23,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
+from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import Confirm, Person
 from seedbed.workspace.resources import DATASET_FILES, Resources, find_file, store_url
 
@@ -121,9 +122,15 @@ class Execution:
 
         Raises SettingsError.
         """
-        context = replace(self._context, ledger=Ledger(max_cost_usd, last_share=0.0))
+        ledger = Ledger(max_cost_usd, last_share=0.0, within=bounds().ledger)
+        context = replace(self._context, ledger=ledger)
         executor = self._executor(parallel)
         return replace(context, remote=RemoteWorkers(executor, open_worker, self._launch)) if executor else context
+
+    async def expect_harmless(self, *playbooks: Playbook) -> None:
+        """Refuse, before anything is paid, to run playbooks whose tools would change the world. Raises SettingsError
+        with the ways to go on."""
+        await self._resources.runner.expect_stand_ins(playbooks)
 
     def _executor(self, parallel: str | int | None) -> Executor | None:
         """The executor to use; None if that is this event loop. Raises SettingsError."""
@@ -143,7 +150,8 @@ class Execution:
         settings = self._resources.settings
         source = Path(settings.source or "seedbed.yaml").absolute()
         update = {"store": store_url(settings), "source": str(source), "parallel": "loop"}
-        return settings.model_copy(update=update), self._resources.tools, self._resources.confirm
+        own, real = self._resources, self._resources.real_tools and bounds().real_tools
+        return Launch(settings.model_copy(update=update), own.tools, own.confirm, real)
 
     @property
     def _context(self) -> EvaluationContext:
@@ -168,7 +176,13 @@ class Execution:
         return context
 
 
-Launch: TypeAlias = "tuple[Settings, list[Any], Confirm | Person | None]"
+class Launch(NamedTuple):
+    """What another process needs to work here."""
+
+    settings: Settings
+    tools: list[Any]
+    confirm: Confirm | Person | None
+    real_tools: bool
 
 
 @dataclass(frozen=True)
@@ -180,9 +194,8 @@ class WorkerSpace:
 
 def open_worker(launch: Launch) -> WorkerSpace:
     """The workspace of another process, with the same settings and tools."""
-    settings, tools, confirm = launch
-    resources = Resources.open(settings)
-    resources.tools, resources.confirm = tools, confirm
+    resources = Resources.open(launch.settings)
+    resources.tools, resources.confirm, resources.real_tools = launch.tools, launch.confirm, launch.real_tools
     return WorkerSpace(Execution(resources).context())
 
 

@@ -91,6 +91,8 @@ class Experiments:
         names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
         candidates = [self._resources.playbook(each) for each in names]
         old = self._resources.playbook(control)
+        if not isinstance(on, PastRuns):  # a replay changes nothing
+            await self._execution.expect_harmless(old, *candidates)
         return await compare(
             old,
             candidates if several else candidates[0],
@@ -202,6 +204,7 @@ class Experiments:
         chosen, old = self._execution.metric(metric), self._resources.playbook(control)
         past = on.draw(self._resources.store, old.digest, chosen.name, seed)
         old, (new,), _ = self._compared(old, [candidate], past.tasks)
+        await self._execution.expect_harmless(old, new)
         context = self._execution.context(work.parallel, work.max_cost_usd)
         replays = await replay_past_runs(old, new, past, ReplayMode.parse(on.mode), context)
         return await estimate_difference(old, new, replays, chosen, context, live_runs=live_runs, seed=seed), replays
@@ -318,6 +321,7 @@ class Experiments:
         if playbook is None or tasks is None:
             return sentinel(self._resources.store, alpha)
         chosen, dataset = self._resources.playbook(playbook), self._execution.dataset(tasks)
+        await self._execution.expect_harmless(chosen)
         self._resources.library.keep(chosen, because="compared")
         by, context = self._execution.metric(metric), self._execution.context()
         return await play_sentinel(chosen, dataset, by, context, Comparing(alpha=alpha), times=times, watch=on_event)

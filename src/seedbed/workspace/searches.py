@@ -72,6 +72,7 @@ class Searches:
         options = self.options(options)
         metric = options.metrics if metric is None else metric
         plan, metrics = self.plan(playbook, tasks, options), self._execution.metrics(metric)
+        await self._execution.expect_harmless(plan.start)
         named = [metric] if isinstance(metric, str) else list(metric) if isinstance(metric, list | tuple) else []
         stored: Json = {}
         if named and all(isinstance(each, str) for each in named):
@@ -80,7 +81,7 @@ class Searches:
         evaluator = RunEvaluator(self._execution.context(parallel), metrics)
         by = options.optimizer if isinstance(options.optimizer, str) else plan.optimizer.identity["optimizer"]
         library = self._resources.library
-        return await evolve(plan, evaluator, library, because=f"by {by}", options=stored, on_event=on_event)
+        return await evolve(plan, evaluator, library, because=f"tried by {by}", options=stored, on_event=on_event)
 
     async def resume(
         self, search: str, *, parallel: str | int | None = None, on_event: OnProgress | None = None
@@ -111,6 +112,7 @@ class Searches:
         expect_type(task, Mapping, "task", "its inputs by name, as a mapping")
         example = Task(digest("example", dict(task))[3:19], task, expected)
         evaluator = RunEvaluator(self._execution.context(parallel), self._execution.metrics(metric))
+        await self._execution.expect_harmless(self._resources.playbook(branch))
         return await train(training, example, evaluator, self._resources.library)
 
     @staticmethod

@@ -300,7 +300,8 @@ class Workspace:
     def dry_run(self) -> Workspace:
         """The same workspace on a store that forgets: everything can be tried and nothing is stored."""
         own = self.resources
-        return Workspace(self.settings, DryRunStore(self.store), tools=own.tools, confirm=own.confirm)
+        resources = Resources(self.settings, DryRunStore(self.store), own.tools, own.confirm, own.real_tools)
+        return _of(resources)
 
 
 def open_workspace(
@@ -311,12 +312,14 @@ def open_workspace(
     tools: Iterable[Any] = (),
     confirm: Confirm | Person | None = None,
     by: str = "",
+    real_tools: bool = False,
 ) -> Workspace:
     """Open a workspace: use it in `async with`, which closes it.
 
     Without objects in hand it is that of a file: `path`, or `seedbed.yaml` in this folder or one above; `Settings` made
     in Python may take its place. With a `store` or `models` neither is needed: a store is one, or its URL (default: in
-    memory); models are cards as in the file, or live LangChain chat models. Raises SettingsError.
+    memory); models are cards as in the file, or live LangChain chat models. With `real_tools`, tools that change the
+    world really act in evaluations and searches too. Raises SettingsError.
     """
     in_hand = store is not None or models is not None
     if isinstance(path, Settings):
@@ -336,7 +339,7 @@ def open_workspace(
         resources = Resources.open(settings)
     else:
         resources = Resources(settings, store)
-    resources.tools, resources.confirm = list(tools), confirm
+    resources.tools, resources.confirm, resources.real_tools = list(tools), confirm, real_tools
     resources.chat_models = {name: model for name, model in (models or {}).items() if not isinstance(model, Mapping)}
     return _of(resources)
 

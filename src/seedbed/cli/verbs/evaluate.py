@@ -14,7 +14,7 @@ from rich.console import Group
 
 from seedbed.cli import options, output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel
+from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel, RealTools
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS
 from seedbed.cli.views import scorecard as views
 from seedbed.cli.views import suite as suite_views
@@ -54,12 +54,13 @@ class ScoringOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers, for example f1; repeat to use several metrics. [exact_match]",
+            help="How to score answers, for example f1; repeat to use several metrics. Default: exact_match.",
         ),
     ] = None
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How many times to run each task.")] = 1
     max_cost: MaxCost = None
     parallel: Parallel = None
+    real_tools: RealTools = False
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop any run that takes longer than this."),
@@ -159,7 +160,7 @@ def evaluate(
     if suite is None and kind.across is None:
         names, tasks = _playbooks_and_dataset(names, on, kind)
     expect_readable(call.workspace, work.metric or (), tasks)
-    with call.open() as space:
+    with call.open(real_tools=work.real_tools) as space:
         if suite:
             result = _suite(space, suite, names, work, accept=kind.accept)
         elif tasks is None:

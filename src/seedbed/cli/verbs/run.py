@@ -10,7 +10,7 @@ import typer
 
 from seedbed.cli import options, output
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, MaxCost
+from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Strict
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import live
 from seedbed.cli.views import run as views
@@ -38,6 +38,7 @@ class RunOptions:
     stream: Annotated[
         bool, typer.Option("--stream", help="Show the answer as it arrives, or turn by turn if there is no terminal.")
     ] = False
+    strict: Strict = False
     changes: Changes = None
 
 
@@ -70,6 +71,7 @@ def run(
             work = space.runs.resume(str(how.resume), max_cost_usd=how.max_cost, on_event=watch)
         else:
             chosen: Any = space.playbooks.get(playbook, values) if values else playbook
+            call.say_warnings(space.resources.warnings(playbook, values, task), how.strict)
             work = space.run(chosen, key=how.key, seed=how.seed, max_cost_usd=how.max_cost, on_event=watch, **task)
         done = wait_for(work)
     printed = how.stream and done.turns and done.turns[-1].text == done.output

@@ -56,7 +56,7 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         return [rule, *prompts, Padding(line(("→ ", "bold green"), body["text"]), (0, 0, 0, 2))]
     if fact.kind == "failure":
         name = body["step"] or body["role"]
-        return [line(("✗ ", "bold red"), f"{name} was not answered, {money(body['cost_usd'])}: {body['error']}")]
+        return [line(("✗ ", "bold red"), f"{name} got no answer, {money(body['cost_usd'])}: {body['error']}")]
     if fact.kind == "decision":
         answer = f"; {body['answered']}" if body.get("answered") else ""
         return [line(("decided ", "bold"), f"{body['point']}: {body['action']}, because {body['because']}{answer}")]

@@ -11,7 +11,7 @@ from rich.rule import Rule
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.nouns.runs import patterns, replay, screening, tail
+from seedbed.cli.nouns.runs import doubt, patterns, replay, screening, tail
 from seedbed.cli.options import OutputFile, RowLimit
 from seedbed.cli.output import Column, line, money, when
 from seedbed.cli.views import run as views
@@ -28,8 +28,8 @@ RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id, or its first 
 COLUMNS = (
     Column("run", lambda each: line("↳ " * bool(each["parent"]), (each["run"][:10], "yellow"))),
     Column("playbook", lambda each: short(each["playbook"]), drop=3),
-    Column("task", lambda each: " ".join(each["task"].split()), flexible=True),
-    Column("answer", lambda each: line((" ".join(_outcome(each).split()), _style(each))), flexible=True),
+    Column("task", lambda each: each["task"], flexible=True),
+    Column("answer", lambda each: line((_outcome(each), _style(each))), flexible=True),
     Column("tokens", lambda each: each["tokens"], 4, True),
     Column("cost", lambda each: money(each["cost_usd"]), 1, True),
     Column("at", lambda each: when(each["started"]), drop=2),
@@ -66,7 +66,7 @@ def list_runs(
 def _outcome(run: Json) -> str:
     if run["output"] is not None or run["status"] == "completed":
         return views.answer_text(run["output"])
-    return run["error"] or "has not ended"
+    return run["error"] or "(unfinished)"
 
 
 def _style(run: Json) -> str:
@@ -106,7 +106,7 @@ def follow(
     with call.open() as space, suppress(KeyboardInterrupt):
         facts = space.runs.follow(run)
         if run is None:
-            output.errors().print(line(("waiting for runs; Ctrl-C ends", "dim")))
+            output.errors().print(line(("waiting for runs; press Ctrl-C to stop", "dim")))
         for fact in facts:
             if call.as_json:
                 typer.echo(output.as_json_text(tail.document(fact)))
@@ -153,5 +153,5 @@ def export(
         output.hand_over({**document, "text": text}, text, file, call.as_json)
 
 
-for other in (patterns, replay, screening):
+for other in (doubt, patterns, replay, screening):
     app.add_typer(other.app)
