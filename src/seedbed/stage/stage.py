@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, RunError
-from seedbed.models.calling.fallback import Discard, ModelAnswer, ModelCall
+from seedbed.models.calling.fallback import Discard, ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
 from seedbed.models.chat import Message, Sampling
@@ -26,10 +26,11 @@ from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
 from seedbed.stage.model_choice import ModelRequirements, choose_model, request_parameters, reserve_from
+from seedbed.stage.model_turns import emit_turn, turn_of
 from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json
-from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
+from seedbed.telemetry import within
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -144,12 +145,12 @@ class Stage:
             try:
                 with within(step=label, model=model):
                     answer = await call.answer()
-                    _emit_turn(role, answer)
+                    emit_turn(role, answer)
             except Exception as error:
                 await self._record_failure(name, role, error, ledger)
                 raise
             self.recorder.paid_usd += answer.cost_usd
-            return _turn(name, role, messages, self.seed, answer).body()
+            return turn_of(name, role, messages, self.seed, answer).body()
 
         def details() -> Json:
             texts = [{"speaker": message.role, "text": message.text} for message in messages]
@@ -367,49 +368,3 @@ class Stage:
             return {"name": name, "value": read()}
 
         return (await self.recorder.record("reading", name, None, reading))["value"]
-
-
-def _turn(step: str, role: str, messages: Sequence[Message], seed: int, answer: ModelAnswer) -> Turn:
-    reply = answer.reply
-    return Turn(
-        step=step,
-        role=role,
-        model=reply.model,
-        messages=tuple((message.role, message.text) for message in messages),
-        text=reply.text,
-        prompt_tokens=reply.usage.prompt_tokens,
-        completion_tokens=reply.usage.completion_tokens,
-        cost_usd=answer.cost_usd,
-        latency_seconds=round(reply.latency_seconds, 6),
-        finish_reason=reply.finish_reason,
-        seed=seed,
-        waited_seconds=answer.waited_seconds,
-        confidence=reply.confidence,
-        notices=_notices(answer),
-        uncounted_tokens=answer.uncounted_tokens,
-    )
-
-
-def _notices(answer: ModelAnswer) -> tuple[str, ...]:
-    notices = tuple(map(str, answer.fallbacks))
-    notices += tuple(f"{each.model} was asked twice: {each.error}" for each in answer.attempts if each.overtaken)
-    return notices if answer.reply.text.strip() else (*notices, f"{answer.reply.model} answered nothing")
-
-
-def _emit_turn(role: str, answer: ModelAnswer) -> None:
-    if not listeners:
-        return
-    for fallback in answer.fallbacks:
-        emit(Substituted(requested=fallback.requested, used=fallback.used))
-    emit(
-        TurnEnded(
-            role=role,
-            model=answer.reply.model,
-            prompt_tokens=answer.reply.usage.prompt_tokens,
-            completion_tokens=answer.reply.usage.completion_tokens,
-            cost_usd=answer.cost_usd,
-            latency_seconds=answer.reply.latency_seconds,
-            waited_seconds=answer.waited_seconds,
-            finish_reason=answer.reply.finish_reason,
-        )
-    )
