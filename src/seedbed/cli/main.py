@@ -33,6 +33,7 @@ COMMANDS = {
         "verbs.release:rollback_app",
         "Remove a canary, or return to the previously served playbook.",
     ),
+    "stop": (VERBS, "verbs.stop", "Halt every run, search and job of the workspace at its next call."),
     "playbook": (NOUNS, "nouns.playbook.playbook", "Store, name, find, diff and merge playbooks."),
     "runs": (NOUNS, "nouns.runs.runs", "List, show, follow, replay and export runs."),
     "sessions": (NOUNS, "nouns.sessions", "Read and compare sessions recorded by another agent."),

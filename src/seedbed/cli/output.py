@@ -25,6 +25,7 @@ from rich.text import Text
 from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError, SettingsError
 from seedbed.reports.formats import finite
 from seedbed.reports.numbers import clipped, counted
+from seedbed.spending.ledger import amount
 
 PASS, BLOCKED, INCONCLUSIVE, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 64, 70, 130
 """The exit codes: yes; no or refused; not known yet; called wrongly; a defect of ours; Ctrl-C."""
@@ -175,8 +176,9 @@ def when(at: datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def money(usd: float) -> str:
-    return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:.2f}"
+def money(usd: float, unpriced: int = 0) -> str:
+    """An amount; with calls of unknown price, the least that it can be."""
+    return amount(usd, unpriced, lambda known: f"${known:.4f}" if 0 < known < 0.1 else f"${known:.2f}")
 
 
 # Errors

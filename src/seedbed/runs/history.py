@@ -40,6 +40,7 @@ def recall(store: Store, run: str) -> Run:
         failures=failures,
         tokens=total_tokens(turns, failures, children),
         cost_usd=total_cost_usd(turns, failures, children),
+        unpriced=total_unpriced(turns, failures, children),
         calls=tuple(Call(**body) for body in entries["call"]),
         decisions=tuple(Decision(**body) for body in entries["decision"]),
     )
@@ -92,7 +93,7 @@ def _read_run(fact: Fact, **entries: Any) -> Run:
         output=body.get("output"),
         error=body.get("error", ""),
         latency_seconds=body.get("latency_seconds", 0.0),
-        **{"turns": (), "tokens": body.get("tokens", 0), "cost_usd": body.get("cost_usd", 0.0), **entries},
+        **{**{name: body.get(name, 0) for name in ("tokens", "cost_usd", "unpriced")}, "turns": (), **entries},
     )
 
 
@@ -102,6 +103,10 @@ def total_tokens(turns: Sequence[Turn], failures: Sequence[Failure], children: S
 
 def total_cost_usd(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> float:
     return sum(sum(each.cost_usd for each in paid) for paid in (turns, failures, children))
+
+
+def total_unpriced(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> int:
+    return sum(sum(each.unpriced for each in asked) for asked in (turns, failures, children))
 
 
 def model_speeds(store: Store) -> dict[str, Json]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seedbed.documents import html_table
 from seedbed.plugins import load, optional
+from seedbed.spending.ledger import amount
 from seedbed.storage.store import Digest, Json, Store, canonical, short
 
 if TYPE_CHECKING:
@@ -20,10 +21,18 @@ RunStatus = Literal["running", "completed", "cost_limited", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """Something that a run did, stored as a fact with this body."""
+    """Something that a run did, stored as a fact with this body.
+
+    `unpriced`, where it is, counts calls of unknown price: `cost_usd` is then the least that it can have cost.
+    """
 
     def body(self) -> Json:
         return asdict(self)
+
+
+def _without_zero(body: Json, name: str) -> Json:
+    """A body without a number that is almost always zero."""
+    return body if body[name] else {key: value for key, value in body.items() if key != name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +59,7 @@ class Turn(RunEntry):
     confidence: float | None = None
     notices: tuple[str, ...] = ()
     uncounted_tokens: int = 0
+    unpriced: int = 0
 
     @property
     def tokens(self) -> int:
@@ -57,7 +67,8 @@ class Turn(RunEntry):
 
     def body(self) -> Json:
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return {**fields, "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
+        body = {**fields, "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
+        return _without_zero(body, "unpriced")
 
     @classmethod
     def from_body(cls, body: Json) -> Turn:
@@ -74,6 +85,10 @@ class Failure(RunEntry):
     error: str
     cost_usd: float
     tokens: int = 0
+    unpriced: int = 0
+
+    def body(self) -> Json:
+        return _without_zero(asdict(self), "unpriced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +129,18 @@ class Child(RunEntry):
     error: str
     tokens: int
     cost_usd: float
+    unpriced: int = 0
+
+    def body(self) -> Json:
+        return _without_zero(asdict(self), "unpriced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One performance of a playbook: its inputs, its turns, and its output or error.
 
-    `tokens` and `cost_usd` are those of its turns, its failures and the runs it opened.
+    `tokens` and `cost_usd` are those of its turns, its failures and the runs it opened; if `unpriced` of its calls have
+    an unknown price, it cost at least that.
     """
 
     id: str
@@ -146,18 +166,24 @@ class Run:
     """The run that opened this one, if any."""
     max_cost_usd: float | None = None
     """The limit on costs that it started with."""
+    unpriced: int = 0
     replay: Json | None = None
     """For a replay: the run it is `of`, its `mode`, and the counts of its `labels` by kind of step."""
 
+    @property
+    def cost(self) -> str:
+        """What it cost, as people read it."""
+        return amount(self.cost_usd, self.unpriced, "${:.4f}".format)
+
     def __repr__(self) -> str:
-        spent = f"{len(self.turns)} turns, {self.tokens:,} tokens, ${self.cost_usd:.4f}"
+        spent = f"{len(self.turns)} turns, {self.tokens:,} tokens, {self.cost}"
         return f"<Run {self.id[:10]} {self.status}, {spent}>"
 
     def _repr_html_(self) -> str:
         inputs = [(name, _text(value)) for name, value in self.inputs.items()]
         turns = [(f"{turn.step or turn.role} ({turn.model})", turn.text) for turn in self.turns[-10:]]
         end = ("error", self.error) if self.error else ("output", _text(self.output))
-        spent = f"{self.tokens:,} tokens, ${self.cost_usd:.4f}, {self.latency_seconds:.2f} s"
+        spent = f"{self.tokens:,} tokens, {self.cost}, {self.latency_seconds:.2f} s"
         note = f"Playbook {short(self.playbook)}, {len(self.turns)} turns, {spent}"
         return html_table(f"Run {self.id[:10]}: {self.status}", [*inputs, *turns, end], note=note)
 

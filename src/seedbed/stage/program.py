@@ -95,6 +95,8 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
             recorder.leave()
             raise
         try:
+            if stage.on_start:
+                stage.on_start()
             yield ended
             _check_output(stage.output)
             recorder.check()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +28,11 @@ from seedbed.runs.worker_presence import heartbeat, is_alive
 from seedbed.settings import Card, Settings, without_secrets
 from seedbed.settings.models import OURS
 from seedbed.spending.ledger import Ledger
-from seedbed.spending.quota import Spending
+from seedbed.spending.quota import Spending, SpendingNotice
+from seedbed.spending.stop import Stop
 from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.confirmation import Confirm, Person, person
+from seedbed.stage.model_choice import Spender, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import ReplayTools, load_cassette, refuse
 from seedbed.stage.stage import Stage, StageOptions
@@ -63,11 +65,14 @@ class Runner:
     spent: Spending
     tools: list[Any] = field(default_factory=list)
     confirm: Confirm | Person | None = None
+    tell: Callable[[list[SpendingNotice]], Awaitable[None]] | None = None
+    """Tells people what they should know about spending."""
     _source_tools: list[Any] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.limits = ModelLimits(shared=_shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
+        self.stop = Stop(self.store)
         self._admission = AdmissionControl()
         self._shared: dict[str, _SharedRun] = {}
         self._saved: set[Digest] = set()
@@ -315,8 +320,10 @@ class Runner:
         strict = recorder if isinstance(recorder, ReplayRecord) and recorder.mode.name == "strict" else None
         if self.settings.tools and (has_program or playbook.program) and not strict:  # a dialogue calls none
             self._source_tools = await self._tool_sources.load()
-        expense = None if strict or parent else self.spent.start()
-        before = ledger.spent_usd
+        if not strict:
+            await self.stop.check()
+            self._expect_prices(playbook, ledger)
+        expense = None if strict or parent else self.spent.start(recorder.id)
         try:
             models, tools = self.models.__getitem__, toolbox([*self.tools, *self._source_tools])
             if strict:
@@ -332,6 +339,8 @@ class Runner:
                 open_run=self._open,
                 depth=parent.depth + 1 if parent else 0,
                 above=(parent.playbook, *parent.above) if parent else self._playbooks_above(recorder),
+                spender=Spender(self.stop.check, any_price=self.settings.limits.unknown_prices == "allow"),
+                on_start=partial(self.spent.confirm, expense) if expense else None,
             )
             yield Stage(playbook, models, recorder, options)
         except SeedbedError:
@@ -339,8 +348,16 @@ class Runner:
             raise
         finally:
             if expense:
-                replayed = isinstance(recorder, ReplayRecord)
-                expense.usd = ledger.spent_usd - before if replayed else recorder.cost_usd
+                self.spent.end(expense, recorder.paid_usd)
+                if self.tell and (news := await self.spent.news()):
+                    await self.tell(news)
+
+    def _expect_prices(self, playbook: Playbook, ledger: Ledger) -> None:
+        """Refuse, before anything is paid, a limit in money for models of unknown price. Raises SettingsError."""
+        limited = ledger.needs_prices or self.settings.quota.usd_per_day is not None
+        limited |= any(step.max_cost_usd is not None for step in playbook.all_steps())
+        if limited and self.settings.limits.unknown_prices == "refuse":
+            expect_prices(playbook, self.models.__getitem__)
 
     def _confirmer(self) -> Person:
         """Who confirms an action where a rule demands it."""

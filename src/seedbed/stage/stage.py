@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
-from seedbed.stage.model_choice import ModelRequirements, choose_model, request_parameters, reserve_from
+from seedbed.stage.model_choice import ModelRequirements, Spender, choose_model, request_parameters
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
@@ -40,7 +40,8 @@ class StageOptions:
     """What a stage works with. By default there is no budget, no tool and no one to ask.
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
-    `depth` counts the runs above this one, and `above` are their playbooks, whose rules hold here too.
+    `depth` counts the runs above this one, and `above` are their playbooks, whose rules hold here too. `spender` says
+    how requests are paid for; `on_start` is called when the start of the run is stored, and may refuse it.
     """
 
     limits: ModelLimits | None = None
@@ -52,6 +53,8 @@ class StageOptions:
     open_run: OpenRun | None = None
     depth: int = 0
     above: Sequence[Playbook] = ()
+    spender: Spender = field(default_factory=Spender)
+    on_start: Callable[[], None] | None = None
 
 
 class Stage:
@@ -85,6 +88,8 @@ class Stage:
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
         self._open_run = options.open_run
+        self._spender = options.spender
+        self.on_start = options.on_start
         self._draws = count()
         if recorder.resumed and not self.depth and self.ledger.is_limited:
             self.ledger.spend(*recorder.paid_before)  # before any model is asked
@@ -127,7 +132,7 @@ class Stage:
                 messages,
                 self._limits,
                 requirements.needs,
-                reserve_from(ledger, last),
+                self._spender.reserve_from(ledger, last),
                 Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop),
                 self._pieces_of(replace(event, model=model)),
             )
@@ -199,10 +204,10 @@ class Stage:
 
     async def _record_failure(self, step: str, role: str, error: Exception, ledger: Ledger) -> None:
         """Record the cost of a turn that got no answer, if it had any."""
-        usd, tokens = ledger.spent_usd, ledger.spent_tokens
-        if usd or tokens:
+        usd, tokens, unpriced = ledger.spent_usd, ledger.spent_tokens, ledger.unpriced
+        if usd or tokens or unpriced:
             text = str(error).encode(errors="replace").decode()
-            failure = Failure(step=step, role=role, error=text, cost_usd=usd, tokens=tokens)
+            failure = Failure(step=step, role=role, error=text, cost_usd=usd, tokens=tokens, unpriced=unpriced)
             await self.recorder.record_failure(failure)
 
     async def open(self, inputs: Mapping[str, Any], *, playbook: Digest | None = None, step: str = "") -> Child:
@@ -249,6 +254,8 @@ class Stage:
                 latency_seconds=seconds,
             ).body()
 
+        if self._spender.check:
+            await self._spender.check()
         call = Call(**await self.recorder.record("call", tool, arguments, work, risky=chosen.changes))
         self.recorder.calls.append(call)
         if call.error:
@@ -362,12 +369,14 @@ def _turn(step: str, role: str, messages: Sequence[Message], seed: int, answer: 
         confidence=reply.confidence,
         notices=_notices(answer),
         uncounted_tokens=answer.uncounted_tokens,
+        unpriced=answer.unpriced,
     )
 
 
 def _notices(answer: ModelAnswer) -> tuple[str, ...]:
     notices = tuple(map(str, answer.fallbacks))
     notices += tuple(f"{each.model} was asked twice: {each.error}" for each in answer.attempts if each.overtaken)
+    notices += (answer.overbilled,) if answer.overbilled else ()
     return notices if answer.reply.text.strip() else (*notices, f"{answer.reply.model} answered nothing")
 
 

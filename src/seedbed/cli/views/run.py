@@ -29,6 +29,7 @@ def run_document(run: Run) -> Json:
         "started": run.started,
         "tokens": run.tokens,
         "cost_usd": run.cost_usd,
+        "unpriced": run.unpriced,
         "latency_seconds": run.latency_seconds,
         **{name: [each.body() for each in getattr(run, name)] for name in MADE_OF},
         "parent": run.parent,
@@ -42,8 +43,13 @@ def answer_text(answer: object) -> str:
 
 
 def run_line(run: Run) -> RenderableType:
-    spent = f"{counted(run.tokens, 'token')}, {money(run.cost_usd)}, {run.latency_seconds:.2f} s"
+    spent = f"{counted(run.tokens, 'token')}, {money(run.cost_usd, run.unpriced)}, {run.latency_seconds:.2f} s"
     return line((f"run {run.id[:10]} of playbook {short(run.playbook)}, seed {run.seed}: {spent}", "dim"))
+
+
+def spent_money(body: Json) -> str:
+    """What an entry of a run cost."""
+    return money(body["cost_usd"], body.get("unpriced", 0))
 
 
 def entry_view(fact: Fact) -> list[RenderableType]:
@@ -56,7 +62,7 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         return [rule, *prompts, Padding(line(("→ ", "bold green"), body["text"]), (0, 0, 0, 2))]
     if fact.kind == "failure":
         name = body["step"] or body["role"]
-        return [line(("✗ ", "bold red"), f"{name} was not answered, {money(body['cost_usd'])}: {body['error']}")]
+        return [line(("✗ ", "bold red"), f"{name} was not answered, {spent_money(body)}: {body['error']}")]
     if fact.kind == "decision":
         answer = f"; {body['answered']}" if body.get("answered") else ""
         return [line(("decided ", "bold"), f"{body['point']}: {body['action']}, because {body['because']}{answer}")]
@@ -65,7 +71,7 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         result = (f" ✗ {body['error']}", "red") if body["error"] else f" → {answer_text(body['result'])}"
         return [line(("tool ", "bold"), f"{body['tool']} {arguments}", result)]
     if fact.kind == "child":
-        spent = f"{counted(body['tokens'], 'token')}, {money(body['cost_usd'])}"
+        spent = f"{counted(body['tokens'], 'token')}, {spent_money(body)}"
         outcome = f"{body['status']}: {body['error'] or answer_text(body['output'])}"
         return [line(("opened ", "bold"), f"{body['run'][:10]} by {body['step']}, {spent}, {outcome}")]
     return [line(("remark ", "bold"), str(body["text"]))]

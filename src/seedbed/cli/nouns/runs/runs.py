@@ -14,7 +14,7 @@ from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.runs import patterns, replay, screening, tail
 from seedbed.cli.options import OutputFile, RowLimit
-from seedbed.cli.output import Column, line, money, when
+from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import run as views
 from seedbed.reports.numbers import counted
 from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
@@ -31,10 +31,10 @@ COLUMNS = (
     Column("task", lambda each: " ".join(each["task"].split()), flexible=True),
     Column("answer", lambda each: line((" ".join(_outcome(each).split()), _style(each))), flexible=True),
     Column("tokens", lambda each: each["tokens"], 4, True),
-    Column("cost", lambda each: money(each["cost_usd"]), 1, True),
+    Column("cost", lambda each: views.spent_money(each), 1, True),
     Column("at", lambda each: when(each["started"]), drop=2),
 )
-LISTED = ("status", "inputs", "output", "error", "started", "tokens", "cost_usd", "latency_seconds")
+LISTED = ("status", "inputs", "output", "error", "started", "tokens", "cost_usd", "unpriced", "latency_seconds")
 
 
 @command(app, "list")
