@@ -6,7 +6,6 @@ import asyncio
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -232,7 +231,9 @@ async def test_people_are_told_at_50_80_and_100_per_cent_of_a_quota_once_for_all
     for number in range(10):
         await spaces[number % 2].run(plan(), q=str(number))
     lines = told.read_text().splitlines()
-    assert [f"{level} % of runs_per_day" in line for level, line in zip((50, 80, 100), lines, strict=True)] == [True] * 3
+    assert [f"{level} % of runs_per_day" in line for level, line in zip((50, 80, 100), lines, strict=True)] == [
+        True
+    ] * 3
     assert '"critical"' in lines[2]
 
 
@@ -329,11 +330,11 @@ def test_the_command_line_stops_a_run_of_another_process(tmp_path: Path, monkeyp
 
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def study(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(Path(seedbed.__file__).parents[2] / "benchmarks"))
-    import lying_provider  # noqa: PLC0415
+    import lying_provider
 
-    yield lying_provider
+    return lying_provider
 
 
 async def test_random_runs_against_a_provider_that_lies_never_cost_more_than_they_may(study: Any) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from seedbed.errors import ModelUnavailable, SeedbedError, shown
 from seedbed.models.cards import Model
 from seedbed.models.failures import explain
-from seedbed.models.usage import Usage, counted_tokens, read_cost, read_number, read_usage
+from seedbed.models.usage import MOST_CHARACTERS, Usage, counted_tokens, read_cost, read_number, read_usage
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
@@ -102,6 +102,7 @@ async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS
                 answer = langchain.message_of(await chat._agenerate(prompt, **options))
             else:
                 answer = await chat.ainvoke(prompt, **options)
+    _expect_short(model, len(str(answer.text)))
     return _reply(model, answer, _own_count(messages, answer, sampling), time.perf_counter() - started)
 
 
@@ -114,7 +115,7 @@ async def stream(
     """
     prompt = _langchain().to_messages((message.role, message.text) for message in messages)
     whole: AIMessageChunk | None = None
-    took = 0.0
+    took, length = 0.0, 0
     async with aclosing(model.chat.astream(prompt, **_options(model, sampling))) as pieces:  # type: ignore[type-var]
         while True:
             started = time.perf_counter()
@@ -125,13 +126,21 @@ async def stream(
             took += time.perf_counter() - started
             if piece is None:
                 break
+            length += len(text := str(piece.text))
+            _expect_short(model, length)
             whole = piece if whole is None else whole + piece
-            if text := str(piece.text):
+            if text:
                 yield text
     if whole is None:
         problem = f"model {shown(model.name)} gave no answer: found an empty stream"
         raise ModelUnavailable(problem, "transient", paid=True)
     yield _reply(model, whole, _own_count(messages, whole, sampling), took)
+
+
+def _expect_short(model: Model, characters: int) -> None:
+    if characters > MOST_CHARACTERS:
+        problem = f"found an answer of more than {MOST_CHARACTERS:,} characters; expected fewer"
+        raise ModelUnavailable(f"model {shown(model.name)} was cut off: {problem}", "transient", paid=True)
 
 
 def _options(model: Model, sampling: Sampling) -> dict[str, Any]:

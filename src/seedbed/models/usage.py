@@ -13,6 +13,9 @@ MOST_TOKENS = 1_000_000_000
 MOST_USD = 1_000_000.0
 """No request costs more; a larger report counts as this much."""
 
+MOST_CHARACTERS = 8_000_000
+"""No answer has more; a longer one is cut off."""
+
 LETTERS = 6
 """At least so many characters make a token: tokenizers make more tokens than that of any natural language."""
 

@@ -48,14 +48,13 @@ class Quota(Section):
 class LimitSettings(Section):
     """What a workspace lets happen at most, whatever a model, a task or a program does.
 
-    `concurrent_runs` and `run_time` have no limit by default; a run that takes longer fails, and can be resumed. An
-    answer of more than `answer_bytes` is cut off, and is a failure of its model. With `unknown_prices: allow` a limit
-    in money holds for the calls whose price is known; the others are counted as of unknown price.
+    `concurrent_runs` and `run_time` have no limit by default; a run that takes longer fails, and can be resumed. With
+    `unknown_prices: allow` a limit in money holds for the calls whose price is known; the others are counted as of
+    unknown price.
     """
 
     concurrent_runs: PositiveCount | None = None
     run_time: Period | None = None
-    answer_bytes: PositiveCount = 4_000_000
     unknown_prices: Literal["refuse", "allow"] = "refuse"
 
 

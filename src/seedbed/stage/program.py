@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import deepcopy
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError, SeedbedError, StoreError, shown
@@ -95,9 +96,10 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
             recorder.leave()
             raise
         try:
-            if stage.on_start:
-                stage.on_start()
-            yield ended
+            async with _in_time(stage.run_time):
+                if stage.on_start:
+                    stage.on_start()
+                yield ended
             _check_output(stage.output)
             recorder.check()
         except Exception as error:
@@ -110,6 +112,20 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
             recorder.leave()
             raise
         ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
+
+
+@asynccontextmanager
+async def _in_time(limit: timedelta | None) -> AsyncIterator[None]:
+    """Raise RunError if the block takes longer than a run may."""
+    seconds = limit.total_seconds() if limit else None
+    try:
+        async with asyncio.timeout(seconds) as clock:
+            yield
+    except TimeoutError as late:
+        if not clock.expired():
+            raise
+        problem = f"found it still under way after {seconds:g} s, limits.run_time; expected its end"
+        raise RunError(f"{problem}. Resume it, or raise the limit") from late
 
 
 def recorded(

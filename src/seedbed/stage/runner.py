@@ -67,7 +67,7 @@ class Runner:
         self.limits = ModelLimits(shared=shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
         self.stop = Stop(self.store)
-        self._admission = AdmissionControl()
+        self._admission = AdmissionControl(self.settings.limits.concurrent_runs)
         self._shared: dict[str, _SharedRun] = {}
         self._saved: set[Digest] = set()
         self._heartbeats = 0
@@ -335,6 +335,7 @@ class Runner:
                 above=(parent.playbook, *parent.above) if parent else self._playbooks_above(recorder),
                 spender=Spender(self.stop.check, any_price=self.settings.limits.unknown_prices == "allow"),
                 on_start=partial(self.spent.confirm, expense) if expense else None,
+                run_time=self.settings.limits.run_time,
             )
             yield Stage(playbook, models, recorder, options)
         except SeedbedError:

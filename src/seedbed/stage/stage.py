@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,8 @@ class StageOptions:
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
     `depth` counts the runs above this one, and `above` are their playbooks, whose rules hold here too. `spender` says
-    how requests are paid for; `on_start` is called when the start of the run is stored, and may refuse it.
+    how requests are paid for; `on_start` is called when the start of the run is stored, and may refuse it. A run fails
+    that takes longer than `run_time`.
     """
 
     limits: ModelLimits | None = None
@@ -55,6 +56,7 @@ class StageOptions:
     above: Sequence[Playbook] = ()
     spender: Spender = field(default_factory=Spender)
     on_start: Callable[[], None] | None = None
+    run_time: timedelta | None = None
 
 
 class Stage:
@@ -87,9 +89,8 @@ class Stage:
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
-        self._open_run = options.open_run
-        self._spender = options.spender
-        self.on_start = options.on_start
+        self._open_run, self._spender = options.open_run, options.spender
+        self.on_start, self.run_time = options.on_start, options.run_time
         self._draws = count()
         if recorder.resumed and not self.depth and self.ledger.is_limited:
             self.ledger.spend(*recorder.paid_before)  # before any model is asked

@@ -20,7 +20,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, SecretStr, field_validator
 
 from seedbed.errors import ModelUnavailable, Why, shown
-from seedbed.models.calling.connections import client, shared_client
+from seedbed.models.calling.connections import abounded, bounded, client, shared_client
 from seedbed.models.failures import LATE, explain_status, retry_after
 from seedbed.models.usage import read_count, read_usage
 
@@ -85,19 +85,20 @@ class OpenAIChat(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         request = self._request(messages, stop, **kwargs)
-        with self._failures(), client() as once:
-            answer = once.post(**request)
-            self._check(answer)
-            return self._result(answer.content)
+        with self._failures(), client() as once, once.stream("POST", **request) as answer:
+            content = b"".join(bounded(answer))
+            self._check(answer, content)
+            return self._result(content)
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         request = self._request(messages, stop, **kwargs)
         with self._failures():
-            answer = await (await shared_client()).post(**request)
-            self._check(answer)
-            return self._result(answer.content)
+            async with (await shared_client()).stream("POST", **request) as answer:
+                content = b"".join([piece async for piece in abounded(answer)])
+            self._check(answer, content)
+            return self._result(content)
 
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
@@ -105,10 +106,9 @@ class OpenAIChat(BaseChatModel):
         request = self._request(messages, stop, stream=True, **kwargs)
         with self._failures(), client() as once, once.stream("POST", **request) as answer:
             if not answer.is_success:
-                answer.read()
-                self._check(answer)
+                self._check(answer, b"".join(bounded(answer)))
             events = EventStreamParser()
-            for piece in answer.iter_bytes():
+            for piece in bounded(answer):
                 yield from map(self._chunk, events.feed(piece))
             yield self._last(events)
 
@@ -119,10 +119,9 @@ class OpenAIChat(BaseChatModel):
         with self._failures():
             async with (await shared_client()).stream("POST", **request) as answer:
                 if not answer.is_success:
-                    await answer.aread()
-                    self._check(answer)
+                    self._check(answer, b"".join([piece async for piece in abounded(answer)]))
                 events = EventStreamParser()
-                async for piece in answer.aiter_bytes():
+                async for piece in abounded(answer):
                     for event in events.feed(piece):
                         yield self._chunk(event)
                 yield self._last(events)
@@ -220,14 +219,14 @@ class OpenAIChat(BaseChatModel):
             text = self._quote(refusal or "its content filter")
             raise self._unavailable("refused", f"found a refusal: {text}", "Ask for something else", paid=True)
 
-    def _check(self, answer: httpx.Response) -> None:
+    def _check(self, answer: httpx.Response, content: bytes) -> None:
         if not answer.is_success:
             status, paid = answer.status_code, answer.status_code in LATE
             try:
-                said = json.loads(answer.content)
+                said = json.loads(content)
                 text, paid = _error_text(said["error"]), paid or bool(said.get("usage"))
             except (ValueError, KeyError, TypeError, AttributeError):
-                text = answer.content[:1000].decode(errors="replace")
+                text = content[:1000].decode(errors="replace")
             raise self._failure(status, text, f"status {status}", retry_after(answer.headers), paid=paid)
 
     def _error_in_answer(self, error: object) -> ModelUnavailable:
