@@ -128,7 +128,11 @@ def test_a_small_arrow_file_of_many_long_texts_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["bomb.jsonl.gz", "bomb.json.gz", "bomb.csv.gz"])
 def test_a_small_packed_file_of_much_text_is_refused(name: str, tmp_path: Path) -> None:
     row = json.dumps({"inputs": {"q": "x" * 1_000}})
-    text = {"jsonl": "\n".join([row] * 2_000), "json": f"[{','.join([row] * 2_000)}]", "csv": "q\n" + f"{chr(120) * 1_000}\n" * 2_000}
+    text = {
+        "jsonl": "\n".join([row] * 2_000),
+        "json": f"[{','.join([row] * 2_000)}]",
+        "csv": "q\n" + f"{chr(120) * 1_000}\n" * 2_000,
+    }
     path = tmp_path / name
     path.write_bytes(gzip.compress(text[name.split(".")[1]].encode()))
     assert path.stat().st_size < 30_000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,11 +25,19 @@ from rich.text import Text
 
 from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError, SettingsError
 from seedbed.reports.formats import finite
-from seedbed.reports.numbers import clipped, counted
-from seedbed.spending.ledger import amount
+from seedbed.reports.numbers import amount, clipped, counted
 
 PASS, BLOCKED, INCONCLUSIVE, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 64, 70, 130
 """The exit codes: yes; no or refused; not known yet; called wrongly; a defect of ours; Ctrl-C."""
+
+
+given: list[str] = []
+"""The arguments of the command that is performed."""
+
+
+def same_command() -> str:
+    """The command that was given, to be given again."""
+    return shlex.join(["seedbed", *given])
 
 
 @cache

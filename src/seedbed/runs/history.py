@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -52,7 +53,10 @@ def recent(store: Store, limit: int, playbook: Digest | None = None, *, children
     live = (each for each in starts if (children or not each.body["parent"]) and "replay" not in each.body)
     for start in islice(live, limit):
         ends = ends_of(store, start.key)
-        yield _read_run(ends[-1] if ends else start)
+        if len(ends) == 1 and not claims_of(store, start.key):
+            yield _read_run(ends[-1])
+        else:  # it has not ended, or was resumed: its entries tell what it cost so far
+            yield replace(recall(store, start.key), turns=(), calls=(), decisions=(), children=(), failures=())
 
 
 def worker_at(store: Store, run: str) -> str | None:

@@ -26,6 +26,7 @@ from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.dialogue.children import INHERITED
+from seedbed.stage.estimate import Estimate, estimate
 from seedbed.stage.program import recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Fact, Feed, Json, Query, now
@@ -72,6 +73,17 @@ class Runs:
     ) -> Run:
         """Continue a run that was interrupted or failed; what was answered before is not asked again."""
         return await self._resources.runner.resume(self.find(run), max_cost_usd=max_cost_usd, on_event=on_event)
+
+    def latest_here(self) -> str:
+        """The id of the latest run that this process began, without those that other runs opened."""
+        mine = self._resources.runner.journal.worker
+        starts = self._resources.store.facts(Query(kind="start", newest=True, limit=1_000))
+        return next((fact.key for fact in starts if fact.body["worker"] == mine and not fact.body["parent"]), "RUN")
+
+    def estimate(self, playbook: AnyPlaybook, runs: int = 1) -> Estimate:
+        """What so many runs of a playbook will take: calls, tokens, money and time. Nothing is run."""
+        own = self._resources
+        return estimate(own.playbook(playbook), runs, own.store, own.models.__getitem__)
 
     @asynccontextmanager
     async def recording(

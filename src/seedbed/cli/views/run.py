@@ -11,6 +11,7 @@ from rich.rule import Rule
 from seedbed.cli.output import line, money
 from seedbed.reports.numbers import counted
 from seedbed.runs.run import Run
+from seedbed.stage.estimate import Estimate
 from seedbed.storage.store import Fact, Json, short
 
 MADE_OF = ("turns", "failures", "decisions", "calls", "children")
@@ -35,6 +36,20 @@ def run_document(run: Run) -> Json:
         "parent": run.parent,
         "max_cost_usd": run.max_cost_usd,
     }
+
+
+def estimate_line(estimate: Estimate, what: str = "") -> RenderableType:
+    """What work would take, as people read it."""
+    usd, seconds = estimate.usd, estimate.seconds
+    parts = [
+        counted(estimate.runs, "run"),
+        "unknown calls" if estimate.calls is None else counted(round(estimate.calls), "call"),
+        "unknown tokens" if estimate.tokens is None else counted(round(estimate.tokens), "token"),
+        "unknown cost" if usd is None else money(usd),
+        "unknown time" if seconds is None else f"{seconds:,.0f} s one after the other",
+    ]
+    basis = f"as its last {counted(estimate.as_runs, 'run')}" if estimate.as_runs else "at most, by its steps"
+    return line(("would take ", "yellow"), f"{what}{', '.join(parts)} ({basis})")
 
 
 def answer_text(answer: object) -> str:
