@@ -158,6 +158,10 @@ class RefMoved(StoreError): ...
 class StoreDamaged(StoreError): ...
 
 
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written at the moment. What it did not take was not lost by it."""
+
+
 class StoreTooNew(StoreError): ...
 
 

@@ -12,8 +12,8 @@ from itertools import zip_longest
 from typing import Any, Literal, get_args
 
 from seedbed.errors import Problem, RunError, SettingsError, shown
-from seedbed.runs.history import ends_of, start_of
-from seedbed.storage.store import Fact, Json, Query, Store
+from seedbed.runs.history import ends_of, entries_of, start_of
+from seedbed.storage.store import Fact, Json, Store
 
 ReplayLabel = Literal["exact", "substituted", "live", "missed"]
 """How a step of a replay was answered: as recorded for the same request; by the nearest recording of its kind and name;
@@ -119,7 +119,7 @@ class Cassette:
     @classmethod
     def load(cls, store: Store, run: str, parameters: StepParameters) -> Cassette:
         """The recording of a run. Raises NotFound."""
-        facts = (fact for kind in ANSWERS for fact in store.facts(Query(kind=kind, subject=run)))
+        facts = (fact for kind in ANSWERS for fact in entries_of(store, run, kind))
         cassette = cls(start_of(store, run), facts, parameters, partial(start_of, store))
         for end in ends_of(store, run):
             cassette.latency_seconds = end.body["latency_seconds"]

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from seedbed.errors import NotFound, shown
+from seedbed.runs.messages import whole_turns
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, Turn
 from seedbed.storage.store import Digest, Fact, Json, Query, Store
 
@@ -30,7 +31,7 @@ LATEST_TURNS = 2_000
 def recall(store: Store, run: str) -> Run:
     """A recorded run by its id, whether it has ended or not. Raises NotFound."""
     start, ends = start_of(store, run), ends_of(store, run)
-    entries = {kind: [fact.body for fact in store.facts(Query(kind=kind, subject=run))] for kind in OF_A_RUN}
+    entries = {kind: [fact.body for fact in entries_of(store, run, kind)] for kind in OF_A_RUN}
     turns = tuple(map(Turn.from_body, entries["turn"]))
     children = tuple({body["run"]: Child(**body) for body in entries["child"]}.values())  # as they last ended
     failures = tuple(Failure(**body) for body in entries["failure"])
@@ -45,6 +46,12 @@ def recall(store: Store, run: str) -> Run:
         calls=tuple(Call(**body) for body in entries["call"]),
         decisions=tuple(Decision(**body) for body in entries["decision"]),
     )
+
+
+def entries_of(store: Store, run: str, kind: str) -> Iterator[Fact]:
+    """The facts of one kind of a run, in order; those of turns have all their messages."""
+    facts = store.facts(Query(kind=kind, subject=run))
+    return whole_turns(facts) if kind == "turn" else facts
 
 
 def recent(store: Store, limit: int, playbook: Digest | None = None, *, children: bool = True) -> Iterator[Run]:

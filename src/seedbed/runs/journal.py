@@ -1,33 +1,45 @@
-"""Journal: stores the facts of many runs together."""
+"""Journal: stores the facts of many runs together, off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
-from seedbed.errors import StoreError
+from seedbed.errors import StoreError, StoreUnavailable
 from seedbed.runs.worker_presence import new_worker
 from seedbed.storage.store import Fact, Query, Store
 
 _PendingFact = tuple[Fact, "asyncio.Future[bool]"]
+_Outcome = bool | Exception
+"""Whether a fact counts, or why it could not be stored."""
+
+AT_ONCE = 8
+"""How many of those who wait go on in one round of the event loop."""
 
 
 class Journal:
     """`add` returns when a fact is stored, with whether it counts: of two with one key, the first does.
 
-    Facts that arrive within one round of the event loop are one transaction, so that a thousand runs at a time wait for
-    the disk no more often than one does. If the store refuses a fact, only that one fails.
+    One thread writes, so that a slow disk or a lost database holds up nothing but the facts themselves. All facts that
+    arrive while it writes are its next transaction: a thousand runs at a time wait for the disk no more often than one
+    does. If the store refuses a fact, only that one fails.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.worker = new_worker()
         self._pending: list[_PendingFact] = []
+        self._writing: Future[list[_Outcome]] = Future()
+        self._writing.set_result([])
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="seedbed-journal")
 
     async def add(self, fact: Fact) -> bool:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
-        if not self._pending:
-            loop.call_soon(self._write_pending)
+        if not self._pending and self._writing.done():
+            loop.call_soon(self._write_pending, loop)
         entry = (fact, done)
         self._pending.append(entry)
         try:
@@ -37,34 +49,44 @@ class Journal:
                 self._pending.remove(entry)
             raise
 
-    def _write_pending(self) -> None:
+    def _write_pending(self, loop: asyncio.AbstractEventLoop) -> None:
         batch, self._pending = self._pending, []
-        if batch:
-            self._write(batch)
+        if not batch:
+            return
+        self._writing = self._thread.submit(self._write, [fact for fact, _ in batch])
 
-    def _write(self, batch: list[_PendingFact]) -> None:
-        try:
-            added = self.store.append(fact for fact, _ in batch)
-        except Exception as error:  # noqa: BLE001 - the callers of add raise it
-            if isinstance(error, StoreError) and len(batch) > 1:
-                for entry in batch:
-                    self._write([entry])
+        def settle(written: Future[list[_Outcome]]) -> None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(self._settle, loop, batch, written.result())
+
+        self._writing.add_done_callback(settle)
+
+    def _settle(
+        self, loop: asyncio.AbstractEventLoop, batch: Sequence[_PendingFact], outcomes: Sequence[_Outcome]
+    ) -> None:
+        """Let those go on who wait: a few in each round of the loop, so that it never stands still for long."""
+        for (_, done), outcome in zip(batch[:AT_ONCE], outcomes, strict=False):
+            if done.cancelled():
+                continue
+            if isinstance(outcome, Exception):
+                done.set_exception(outcome)
             else:
-                for _, done in batch:
-                    _settle(done, error)
-        else:
-            for fact, done in batch:
-                _settle(done, stored=added == len(batch) or self._is_stored(fact))
+                done.set_result(outcome)
+        if len(batch) > AT_ONCE:
+            loop.call_soon(self._settle, loop, batch[AT_ONCE:], outcomes[AT_ONCE:])
+        if self._pending and self._writing.done():
+            self._write_pending(loop)
+
+    def _write(self, facts: Sequence[Fact]) -> list[_Outcome]:
+        try:
+            added = self.store.append(facts)
+        except Exception as error:  # noqa: BLE001 - the callers of add raise it
+            refused = isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
+            if refused and len(facts) > 1:
+                return [outcome for fact in facts for outcome in self._write([fact])]
+            return [error] * len(facts)
+        return [added == len(facts) or self._is_stored(fact) for fact in facts]
 
     def _is_stored(self, fact: Fact) -> bool:
         known = self.store.facts(Query(kind=fact.kind, key=fact.key))
         return any((each.at, each.body) == (fact.at, fact.body) for each in known)
-
-
-def _settle(done: asyncio.Future[bool], error: Exception | None = None, *, stored: bool = True) -> None:
-    if done.cancelled():
-        return
-    if error is None:
-        done.set_result(stored)
-    else:
-        done.set_exception(error)

@@ -29,6 +29,7 @@ from seedbed.runs.history import (
     worker_at,
 )
 from seedbed.runs.journal import Journal
+from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
 from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
@@ -101,6 +102,7 @@ class Recorder:
         self._ends = 0
         self._claims = 0
         self._known: dict[str, Json] = {}
+        self._history = MessageHistory()
         self._requests: Counter[str] = Counter()
 
     @classmethod
@@ -123,7 +125,11 @@ class Recorder:
         self._number = start.number
         self.resumed = True
         for kind in (*ENTRIES, "intent"):
-            self._known |= {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
+            known = {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
+            self._known |= known
+            if kind == "turn":
+                for key, body in known.items():
+                    self._history.restore(key, body)
         self.failures += (Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run)))
 
     @property
@@ -179,15 +185,21 @@ class Recorder:
         """
         key = self._key(kind, name, request)
         if key in self._known:
-            return self._known[key]
+            return self._history.expand(self._known[key]) if kind == "turn" else self._known[key]
         if risky:
             await self._announce(key, name)
         began = time.perf_counter()
         body = await work()
-        if kind != "turn":  # which is JSON already
-            body = json_copy(body)
-        await self._add(kind, key, self.id, body, body.get("latency_seconds", time.perf_counter() - began))
+        stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))
+        await self._add(kind, key, self.id, stored, body.get("latency_seconds", time.perf_counter() - began))
+        if kind == "turn":  # only now can others go on from it
+            self._history.add(key, body)
         return body
+
+    def add_turn(self, body: Json) -> Turn:
+        """Add a recorded turn to the run."""
+        self.turns.append(Turn.from_body(body, self._history.messages(body)))
+        return self.turns[-1]
 
     def _key(self, kind: str, name: str, request: object) -> str:
         place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -47,7 +48,7 @@ class Turn(RunEntry):
     step: str
     role: str
     model: str
-    messages: tuple[tuple[str, str], ...]
+    messages: Sequence[tuple[str, str]]
     text: str
     prompt_tokens: int
     completion_tokens: int
@@ -71,9 +72,15 @@ class Turn(RunEntry):
         return _without_zero(body, "unpriced")
 
     @classmethod
-    def from_body(cls, body: Json) -> Turn:
-        messages = tuple((speaker, text) for speaker, text in body["messages"])
-        return cls(**{**body, "messages": messages, "notices": tuple(body["notices"])})
+    def from_body(cls, body: Json, messages: Sequence[tuple[str, str]] | None = None) -> Turn:
+        """A turn from its body; `messages`, if given, are those of the body in a form that shares memory.
+
+        From a body as it is stored, a turn has only the messages that no earlier turn has.
+        """
+        if messages is None:
+            messages = tuple((each[0], each[1]) for each in body["messages"])
+        fields = {name: body[name] for name in cls.__slots__ if name in body}
+        return cls(**{**fields, "messages": messages, "notices": tuple(body.get("notices", ()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,11 +152,10 @@ class Stage:
             return {"role": role, "messages": texts, **request_parameters(speaker, requirements)}
 
         try:
-            turn = Turn.from_body(await self.recorder.record("turn", label, request, work, details=details))
+            turn = self.recorder.add_turn(await self.recorder.record("turn", label, request, work, details=details))
         except Exception as error:
             self._notify(replace(event, failed=str(error) or type(error).__name__))
             raise
-        self.recorder.turns.append(turn)
         self._notify(replace(event, model=turn.model, turn=turn))
         return turn
 
@@ -363,7 +362,7 @@ def _turn(step: str, role: str, messages: Sequence[Message], seed: int, answer: 
         prompt_tokens=reply.usage.prompt_tokens,
         completion_tokens=reply.usage.completion_tokens,
         cost_usd=answer.cost_usd,
-        latency_seconds=reply.latency_seconds,
+        latency_seconds=round(reply.latency_seconds, 6),
         finish_reason=reply.finish_reason,
         seed=seed,
         waited_seconds=answer.waited_seconds,

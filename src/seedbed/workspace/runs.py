@@ -20,7 +20,7 @@ from seedbed.experiments.replay.replay import Replayer
 from seedbed.experiments.sessions import Hindsight
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
-from seedbed.runs.history import recall, recent
+from seedbed.runs.history import entries_of, recall, recent
 from seedbed.runs.imports.sessions import Session, load
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
@@ -150,7 +150,7 @@ class Runs:
 
     def _facts(self, run: Run | str, kinds: Iterable[str]) -> list[Fact]:
         store, name = self._resources.store, self.find(run)
-        facts = (fact for kind in kinds for fact in store.facts(Query(kind=kind, subject=name)))
+        facts = (fact for kind in kinds for fact in entries_of(store, name, kind))
         return sorted(facts, key=lambda fact: fact.number)
 
     def routing(self, run: Run | str) -> list[Json]:

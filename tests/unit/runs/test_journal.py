@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import pytest
 
-from seedbed.errors import StoreError
+from seedbed.errors import StoreError, StoreUnavailable
 from seedbed.runs.journal import Journal
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query
@@ -80,6 +81,58 @@ async def test_who_stops_waiting_does_not_stop_the_others() -> None:
     await other
     with pytest.raises(asyncio.CancelledError):
         await one
+    assert keys(store) == ["a", "b"]
+
+
+class Waiting(Counting):
+    """A store whose disk stands still until somebody else has done something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved = threading.Event()
+
+    def append(self, facts: Iterable[Fact]) -> int:
+        assert self.moved.wait(20), "the event loop waits for the store"
+        return super().append(facts)
+
+
+async def test_the_event_loop_does_not_wait_for_the_disk() -> None:
+    store = Waiting()
+    journal = Journal(store)
+    adding = [asyncio.ensure_future(journal.add(fact(f"{number:02}"))) for number in range(3)]
+    await asyncio.sleep(0.01)
+    adding += [asyncio.ensure_future(journal.add(fact(f"{number:02}"))) for number in range(3, 60)]
+    await asyncio.sleep(0.01)
+    assert not any(each.done() for each in adding)
+    store.moved.set()
+    assert await asyncio.gather(*adding) == [True] * 60
+    assert store.batches == [3, 57]
+
+
+async def test_a_store_that_is_gone_is_asked_once_for_all_who_wait() -> None:
+    class Gone(Counting):
+        def append(self, facts: Iterable[Fact]) -> int:
+            self.batches.append(len(list(facts)))
+            raise StoreUnavailable("no connection")
+
+    store = Gone()
+    journal = Journal(store)
+    outcomes = await asyncio.gather(*(journal.add(fact(key)) for key in "abc"), return_exceptions=True)
+    assert [str(each) for each in outcomes] == ["no connection"] * 3
+    assert store.batches == [3]
+
+
+def test_what_a_loop_left_behind_does_not_hold_up_the_next() -> None:
+    store = Waiting()
+    journal = Journal(store)
+
+    async def leave() -> None:
+        asyncio.ensure_future(journal.add(fact("a")))  # noqa: RUF006 - it is abandoned on purpose
+        await asyncio.sleep(0.01)
+
+    asyncio.run(leave())
+    store.moved.set()
+    asyncio.run(journal.add(fact("b")))
     assert keys(store) == ["a", "b"]
 
 

@@ -204,10 +204,10 @@ async def test_the_nth_question_of_the_same_words_gets_the_nth_answer() -> None:
     store = MemoryStore()
     record = await recorder(store)
     for number in range(3):
-        await record.record("turn", "answer", "Why?", lambda number=number: told({"text": number}))  # type: ignore[misc]
+        await record.record("reading", "answer", "Why?", lambda number=number: told({"text": number}))  # type: ignore[misc]
     again = Recorder.resume(Journal(store), record.id, by="ada")
-    assert [(await again.record("turn", "answer", "Why?", never))["text"] for _ in range(3)] == [0, 1, 2]
-    assert (await again.record("turn", "answer", "Why?", lambda: told({"text": 3})))["text"] == 3
+    assert [(await again.record("reading", "answer", "Why?", never))["text"] for _ in range(3)] == [0, 1, 2]
+    assert (await again.record("reading", "answer", "Why?", lambda: told({"text": 3})))["text"] == 3
 
 
 async def told(body: dict[str, Any]) -> dict[str, Any]:
@@ -217,10 +217,10 @@ async def told(body: dict[str, Any]) -> dict[str, Any]:
 async def test_other_words_are_asked_anew() -> None:
     store = MemoryStore()
     record = await recorder(store)
-    await record.record("turn", "answer", "Why?", lambda: told({"text": "because"}))
+    await record.record("reading", "answer", "Why?", lambda: told({"text": "because"}))
     again = Recorder.resume(Journal(store), record.id, by="ada")
-    assert await again.record("turn", "answer", "Why not?", lambda: told({"text": "new"})) == {"text": "new"}
-    assert await again.record("turn", "other", "Why?", lambda: told({"text": "other"})) == {"text": "other"}
+    assert await again.record("reading", "answer", "Why not?", lambda: told({"text": "new"})) == {"text": "new"}
+    assert await again.record("reading", "other", "Why?", lambda: told({"text": "other"})) == {"text": "other"}
 
 
 async def test_a_failed_run_goes_on_and_its_money_is_counted_once() -> None:

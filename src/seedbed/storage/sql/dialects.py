@@ -15,7 +15,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
-from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, shown
+from seedbed.errors import Problem, SettingsError, StoreDamaged, StoreError, StoreUnavailable, shown
 from seedbed.storage.content import words_of
 from seedbed.storage.paths import missing, reader, without_password, writable
 from seedbed.storage.sql.rows import CONTENT, FACT, SqlRow
@@ -179,10 +179,13 @@ class Sqlite(Dialect):
         remedies = {
             sqlite3.SQLITE_BUSY: "Another process has been writing for 30 seconds; try again when it is done",
             sqlite3.SQLITE_FULL: "Nothing was written; free some space and try again",
+            sqlite3.SQLITE_IOERR: "Nothing was written; check the disk and try again",
             sqlite3.SQLITE_READONLY: "Check the permissions of the file and its folder",
             sqlite3.SQLITE_CANTOPEN: "Check the path and the permissions of the folder",
         }
-        return StoreError(f"{name}: {error.orig}. {remedies.get(kind, 'Nothing was written')}")
+        if remedy := remedies.get(kind):
+            return StoreUnavailable(f"{name}: {error.orig}. {remedy}")
+        return StoreError(f"{name}: {error.orig}. Nothing was written")
 
     @staticmethod
     def _add_fact(db: Connection, row: SqlRow) -> int:
@@ -319,10 +322,10 @@ class Postgresql(Dialect):
         return error.connection_invalidated or _unreachable(error) or state in {"40001", "40P01", "57P01", "57P02"}
 
     def explain(self, error: DBAPIError, name: str) -> StoreError:
-        remedy = "Nothing was written"
-        if error.connection_invalidated or _unreachable(error):
-            remedy = "Check that the server is up and that the URL is right"
-        return StoreError(f"{name}: {' '.join(str(error.orig).split())}. {remedy}")
+        what = f"{name}: {' '.join(str(error.orig).split())}"
+        if self.is_transient(error):
+            return StoreUnavailable(f"{what}. Check that the server is up and that the URL is right")
+        return StoreError(f"{what}. Nothing was written")
 
 
 def _unreachable(error: DBAPIError) -> bool:
