@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,17 +12,15 @@ import pytest
 
 import seedbed
 from model_server import Answer, ModelServer, serving
-from seedbed.cli.main import main
-from seedbed.errors import ModelUnavailable, QuotaSpent, SeedbedError, SettingsError, Stopped
+from seedbed.errors import ModelUnavailable, QuotaSpent, SeedbedError, SettingsError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.run import Failure
 from seedbed.settings import Quota, Settings
 from seedbed.spending.quota import Spending
-from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Fact, Query
+from seedbed.storage.store import Fact
 from seedbed.workspace import Workspace
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -223,107 +219,7 @@ def test_a_quota_in_money_counts_what_other_processes_paid() -> None:
         spending.start("another")
 
 
-async def test_people_are_told_at_50_80_and_100_per_cent_of_a_quota_once_for_all_processes(tmp_path: Path) -> None:
-    told = tmp_path / "alerts.jsonl"
-    about = {"models": SCRIPTED, "quota": {"runs_per_day": 10}, "alerts": [{"log": str(told)}]}
-    store, settings = MemoryStore(), Settings.model_validate(about)
-    spaces = [Workspace(settings, store), Workspace(settings, store)]
-    for number in range(10):
-        await spaces[number % 2].run(plan(), q=str(number))
-    lines = told.read_text().splitlines()
-    assert [f"{level} % of runs_per_day" in line for level, line in zip((50, 80, 100), lines, strict=True)] == [
-        True
-    ] * 3
-    assert '"critical"' in lines[2]
-
-
-async def test_people_are_told_of_a_day_that_costs_far_more_than_usual(tmp_path: Path) -> None:
-    store, told = MemoryStore(), tmp_path / "alerts.jsonl"
-    for number, usd in enumerate([30.0, 2.0, 3.0, 2.0]):
-        at = datetime.now(UTC) - timedelta(days=number, minutes=5)
-        store.append([Fact(kind="run", key=f"r{number}", subject="p", at=at, by="ada", body={"turns": 1}, value=usd)])
-    settings = Settings.model_validate({"models": SCRIPTED, "alerts": [{"log": str(told)}]})
-    space = Workspace(settings, store)
-    await space.run(plan(), q="why?")
-    await space.run(plan(), q="and?")
-    (line,) = told.read_text().splitlines()
-    assert "$30.00 were spent in dev within a day; the dearest of the 7 days before cost $3.00" in line
-
-
 SCRIPTED = {"one": {"use": "scripted", "args": {"replies": {".": "yes"}}}}
-
-
-# The stop
-
-
-async def test_a_stop_halts_a_run_at_its_next_call_and_a_lift_lets_it_go_on() -> None:
-    store, now = MemoryStore(), [0.0]
-    answered: list[str] = []
-
-    def answer(request: dict[str, Any]) -> Answer:
-        answered.append("")
-        if len(answered) == 2:
-            here.stop(because="the bill is wrong")  # another process would see it within a second
-            now[0] += 1.0
-        return Answer("yes")
-
-    with serving(script=answer) as server:
-        settings = Settings.model_validate({"models": cards(server, usd_per_million=[0, 0]), "by": "ada"})
-        here, there = Workspace(settings, store), Workspace(settings, store)
-        there.resources.runner.stop._clock = lambda: now[0]
-        with pytest.raises(Stopped, match=r"stopped by ada at .*: the bill is wrong; expected .* seedbed stop --lift"):
-            await there.run(plan(steps=4), q="why?")
-        assert len(server.requests) == 2
-        (run,) = there.runs.recent(5)
-        assert (run.status, "the bill is wrong" in run.error) == ("failed", True)
-        with pytest.raises(Stopped):
-            await here.run(plan(), q="a new one")
-        here.stop(lift=True)
-        now[0] += 1.0
-        resumed = await there.runs.resume(run.id)
-    assert (resumed.status, len(resumed.turns), len(server.requests)) == ("completed", 4, 4)
-
-
-async def test_a_stop_halts_tools_and_searches_and_is_no_failure_of_an_agent() -> None:
-    space = Workspace(Settings.model_validate({"models": SCRIPTED}), MemoryStore())
-    used: list[str] = []
-
-    def pay(to: str) -> str:
-        used.append(to)
-        return "paid"
-
-    space.tools = [pay]
-    async with space.runs.recording(plan(), q="?") as stage:
-        space.stop(because="enough")
-        with pytest.raises(Stopped):
-            await stage.call("pay", to="bob")
-    assert used == []
-    tasks = seedbed.Dataset([seedbed.Task(str(n), {"q": str(n)}, "yes") for n in range(40)])
-    for work in (space.evaluate(plan(), tasks), space.evolve(plan(), tasks, budget="200 runs")):
-        with pytest.raises(Stopped, match="enough"):
-            await work
-    assert list(space.store.facts(Query(kind="lapse"))) == []
-
-
-def test_a_stop_needs_a_reason() -> None:
-    space = Workspace(Settings.model_validate({"models": SCRIPTED}), MemoryStore())
-    with pytest.raises(SettingsError, match="because: found nothing; expected why everything stops"):
-        space.stop()
-
-
-def test_the_command_line_stops_a_run_of_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("seedbed.yaml").write_text("models:\n  one: {use: scripted, args: {replies: {'.': 'yes'}}}\n")
-    Path("plan.yaml").write_text("inputs: [q]\nroles: {a: {model: one}}\nsteps: [{name: s, role: a, prompt: '{q}'}]\n")
-    assert main(["stop"]) == 64
-    assert main(["stop", "--because", "the bill is wrong"]) == 0
-    asked = [sys.executable, "-m", "seedbed", "run", "plan.yaml", "q=why"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert (done.returncode, "the bill is wrong" in done.stderr) == (1, True)
-    assert main(["stop", "--lift"]) == 0
-    assert subprocess.run(asked, capture_output=True, text=True, check=False).returncode == 0
-    store = open_store("sqlite:///seedbed.db")
-    assert all(fact.link for fact in store.facts(Query(kind="stop")))
 
 
 # Many random runs

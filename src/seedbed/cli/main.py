@@ -15,7 +15,7 @@ from typer.main import get_command, get_group
 
 from seedbed import plugins
 from seedbed.cli import output
-from seedbed.cli.output import BLOCKED, DEFECT, INTERRUPTED, PASS, USAGE, given
+from seedbed.cli.output import BLOCKED, DEFECT, INTERRUPTED, PASS, USAGE, typed_arguments
 from seedbed.errors import SeedbedError
 
 BEGIN, VERBS, NOUNS = "Get started", "Verbs do the work", "Nouns look things up"
@@ -122,7 +122,7 @@ def loaded_commands() -> dict[str, Any]:
 def main(arguments: Sequence[str], root: Any = None) -> int:
     """Do what the arguments say and return the exit code. No traceback reaches the user."""
     as_json = "--json" in arguments
-    given[:] = arguments
+    typed_arguments[:] = arguments
     try:
         code = (root or commands()).main(args=list(arguments), prog_name="seedbed", standalone_mode=False)
     except typer.TyperException as wrong:

@@ -31,13 +31,13 @@ PASS, BLOCKED, INCONCLUSIVE, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 64, 70, 130
 """The exit codes: yes; no or refused; not known yet; called wrongly; a defect of ours; Ctrl-C."""
 
 
-given: list[str] = []
+typed_arguments: list[str] = []
 """The arguments of the command that is performed."""
 
 
 def same_command() -> str:
-    """The command that was given, to be given again."""
-    return shlex.join(["seedbed", *given])
+    """The command that was typed, to be typed again."""
+    return shlex.join(["seedbed", *typed_arguments])
 
 
 @cache

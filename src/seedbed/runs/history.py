@@ -117,7 +117,7 @@ def total_cost_usd(turns: Sequence[Turn], failures: Sequence[Failure], children:
 
 
 def total_unpriced(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> int:
-    return sum(sum(each.unpriced for each in asked) for asked in (turns, failures, children))
+    return sum(sum(each.unpriced for each in paid) for paid in (turns, failures, children))
 
 
 def model_speeds(store: Store) -> dict[str, Json]:

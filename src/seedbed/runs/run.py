@@ -31,11 +31,6 @@ class RunEntry:
         return asdict(self)
 
 
-def _without_zero(body: Json, name: str) -> Json:
-    """A body without a number that is almost always zero."""
-    return body if body[name] else {key: value for key, value in body.items() if key != name}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn(RunEntry):
     """One answer of a role: its step, its messages, its model, and what it cost.
@@ -68,8 +63,7 @@ class Turn(RunEntry):
 
     def body(self) -> Json:
         fields = {name: getattr(self, name) for name in self.__slots__}
-        body = {**fields, "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
-        return _without_zero(body, "unpriced")
+        return {**fields, "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
 
     @classmethod
     def from_body(cls, body: Json, messages: Sequence[tuple[str, str]] | None = None) -> Turn:
@@ -93,9 +87,6 @@ class Failure(RunEntry):
     cost_usd: float
     tokens: int = 0
     unpriced: int = 0
-
-    def body(self) -> Json:
-        return _without_zero(asdict(self), "unpriced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +128,6 @@ class Child(RunEntry):
     tokens: int
     cost_usd: float
     unpriced: int = 0
-
-    def body(self) -> Json:
-        return _without_zero(asdict(self), "unpriced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

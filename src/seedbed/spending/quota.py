@@ -75,7 +75,7 @@ class Spending:
         self._mine: dict[str, Expense] = {}
         self._read: dict[str, int] = {}
         self._notices: dict[str, SpendingNotice] = {}
-        self._told: set[str] = set()
+        self._sent: set[str] = set()
         self._looked: datetime | None = None
 
     def start(self, run: str = "") -> Expense:
@@ -117,8 +117,8 @@ class Spending:
         if self._looked is None or at >= self._looked + LOOK_EVERY:
             self._looked = at
             await asyncio.to_thread(self._note_unusual, at)
-        fresh = [notice for key, notice in self._notices.items() if key not in self._told]
-        self._told.update(notice.key for notice in fresh)
+        fresh = [notice for key, notice in self._notices.items() if key not in self._sent]
+        self._sent.update(notice.key for notice in fresh)
         return fresh
 
     def _expect_room(self, recent: Iterable[Expense]) -> None:

@@ -17,7 +17,7 @@ LOOKED_AT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RunEstimate:
     """What a number of runs will take: `seconds` one after the other. None is unknown.
 
     It is the mean of the playbook's latest completed runs, `as_runs` of them; without any, the most that its steps can
@@ -34,16 +34,16 @@ class Estimate:
     def document(self) -> Json:
         return asdict(self)
 
-    def __add__(self, other: Estimate) -> Estimate:
+    def __add__(self, other: RunEstimate) -> RunEstimate:
         def sum_of(name: str) -> float | None:
             one, two = getattr(self, name), getattr(other, name)
             return None if one is None or two is None else one + two
 
         calls, tokens, usd, seconds = map(sum_of, ("calls", "tokens", "usd", "seconds"))
-        return Estimate(self.runs + other.runs, calls, tokens, usd, seconds, min(self.as_runs, other.as_runs))
+        return RunEstimate(self.runs + other.runs, calls, tokens, usd, seconds, min(self.as_runs, other.as_runs))
 
 
-def estimate(playbook: Playbook, runs: int, store: Store, models: Callable[[str], Model]) -> Estimate:
+def estimate(playbook: Playbook, runs: int, store: Store, models: Callable[[str], Model]) -> RunEstimate:
     """What so many runs of a playbook will take."""
     latest = islice(_completed(store.facts(Query(kind="run", subject=playbook.digest, newest=True))), LOOKED_AT)
     if known := [fact.body for fact in latest]:
@@ -52,9 +52,9 @@ def estimate(playbook: Playbook, runs: int, store: Store, models: Callable[[str]
             for name in ("turns", "tokens", "cost_usd", "latency_seconds")
         )
         priced = not any(body.get("unpriced") for body in known)
-        return Estimate(runs, calls, tokens, usd if priced else None, seconds, len(known))
+        return RunEstimate(runs, calls, tokens, usd if priced else None, seconds, len(known))
     if playbook.program is not None:  # who knows what it does
-        return Estimate(runs)
+        return RunEstimate(runs)
     return _by_steps(playbook, runs, models)
 
 
@@ -62,7 +62,7 @@ def _completed(facts: Iterable[Fact]) -> Iterable[Fact]:
     return (fact for fact in facts if fact.body["status"] == "completed" and not fact.body.get("replay"))
 
 
-def _by_steps(playbook: Playbook, runs: int, models: Callable[[str], Model]) -> Estimate:
+def _by_steps(playbook: Playbook, runs: int, models: Callable[[str], Model]) -> RunEstimate:
     calls, tokens, usd = 0, 0, 0.0
     known = True
     for step in playbook.all_steps():
@@ -71,4 +71,4 @@ def _by_steps(playbook: Playbook, runs: int, models: Callable[[str], Model]) -> 
         price = models(role.model).price(read) if role.model else None
         calls, tokens, known = calls + 1, tokens + read + written, known and price is not None
         usd += (read * price[0] + written * price[1]) / 1_000_000 if price else 0.0
-    return Estimate(runs, runs * calls, runs * tokens, runs * usd if known else None)
+    return RunEstimate(runs, runs * calls, runs * tokens, runs * usd if known else None)

@@ -26,7 +26,7 @@ from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.dialogue.children import INHERITED
-from seedbed.stage.estimate import Estimate, estimate
+from seedbed.stage.estimate import RunEstimate, estimate
 from seedbed.stage.program import recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Fact, Feed, Json, Query, now
@@ -80,7 +80,7 @@ class Runs:
         starts = self._resources.store.facts(Query(kind="start", newest=True, limit=1_000))
         return next((fact.key for fact in starts if fact.body["worker"] == mine and not fact.body["parent"]), "RUN")
 
-    def estimate(self, playbook: AnyPlaybook, runs: int = 1) -> Estimate:
+    def estimate(self, playbook: AnyPlaybook, runs: int = 1) -> RunEstimate:
         """What so many runs of a playbook will take: calls, tokens, money and time. Nothing is run."""
         own = self._resources
         return estimate(own.playbook(playbook), runs, own.store, own.models.__getitem__)

@@ -162,7 +162,7 @@ def evolve(
             work = space.searches.evolve(
                 start, tasks, metric=chosen.metrics, options=chosen, parallel=search.parallel, on_event=watch
             )
-            with going_on(lambda: f"seedbed evolve --resume {next(space.searches.begun()).search[:13]}"):
+            with going_on(lambda: f"seedbed evolve --resume {result.resume or _newest(space, plan.start)}"):
                 evolution = wait_for(work)
         branch = result.branch if evolution.is_confirmed else None
         if branch:
@@ -176,3 +176,8 @@ def evolve(
     call.show({**to_document(view), "branch": branch}, views.view(view), *stays)
     call.say_written(result.report)
     raise typer.Exit(PASS if evolution.is_confirmed else INCONCLUSIVE)
+
+
+def _newest(space: Workspace, start: Playbook) -> str:
+    """The newest search that began with a playbook, by how its digest starts."""
+    return next((each.search[:13] for each in space.searches.begun() if each.plan["start"] == start.digest), "SEARCH")

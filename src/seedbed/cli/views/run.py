@@ -11,7 +11,7 @@ from rich.rule import Rule
 from seedbed.cli.output import line, money
 from seedbed.reports.numbers import counted
 from seedbed.runs.run import Run
-from seedbed.stage.estimate import Estimate
+from seedbed.stage.estimate import RunEstimate
 from seedbed.storage.store import Fact, Json, short
 
 MADE_OF = ("turns", "failures", "decisions", "calls", "children")
@@ -38,7 +38,7 @@ def run_document(run: Run) -> Json:
     }
 
 
-def estimate_line(estimate: Estimate, what: str = "") -> RenderableType:
+def estimate_line(estimate: RunEstimate, what: str = "") -> RenderableType:
     """What work would take, as people read it."""
     usd, seconds = estimate.usd, estimate.seconds
     parts = [

@@ -37,8 +37,8 @@ for line in sys.stdin:
 def find(pattern: str, text: str, *, flags: int = 0, whole: bool = False) -> str | None:
     """The first group of the first match, or all of it; None if there is none. Raises ValueError if it takes too long,
     and re.error for what is no expression."""
-    found: str | None = _match(pattern, flags, text, "whole" if whole else "first")
-    return found
+    match: str | None = _match(pattern, flags, text, "whole" if whole else "first")
+    return match
 
 
 def count(pattern: str, text: str, *, flags: int = 0) -> int:
@@ -82,10 +82,9 @@ class _Matcher:
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
             command = [sys.executable, "-I", "-S", "-c", _MATCHER]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            self._process = subprocess.Popen(command, encoding="utf-8", **pipes)  # type: ignore[call-overload]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, encoding="utf-8")
             self._owner = os.getpid()
-        assert self._process is not None
         return self._process
 
     def end(self) -> None:

@@ -61,12 +61,12 @@ async def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool
     if wanted is None:
         return NO_ANSWER
     try:
-        found = await asyncio.to_thread(expressions.find, text(wanted), text(run.output), whole=whole)
+        match = await asyncio.to_thread(expressions.find, text(wanted), text(run.output), whole=whole)
     except re.error as wrong:
         return Score(None, f"the expected answer is not a regular expression: {wrong}")
     except ValueError as slow:
         return Score(None, str(slow))
-    return Score(0.0, f"no match for {text(wanted)}") if found is None else Score(1.0, answer=found)
+    return Score(0.0, f"no match for {text(wanted)}") if match is None else Score(1.0, answer=match)
 
 
 _LISTED = re.compile(r"^\s*[([]?([A-Z])[)\].:]\s+(\S.*?)\s*$", re.MULTILINE)

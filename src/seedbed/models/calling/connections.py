@@ -9,7 +9,6 @@ import asyncio
 import functools
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import httpx
@@ -79,8 +78,9 @@ async def _own_client(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[httpx.A
     """Closes its client with the loop: before a loop closes, it ends all generators that still wait."""
     limits = httpx.Limits(max_connections=500, max_keepalive_connections=100)
     hooks = {"response": [_aexpect_origin]}
-    redirects: dict[str, Any] = {"event_hooks": hooks, "follow_redirects": True, "max_redirects": 3}
-    async with httpx.AsyncClient(verify=_certificates(), limits=limits, **redirects) as opened:
+    async with httpx.AsyncClient(
+        verify=_certificates(), limits=limits, event_hooks=hooks, follow_redirects=True, max_redirects=3
+    ) as opened:
         try:
             yield opened
         finally:
