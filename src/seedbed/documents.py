@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -41,9 +42,16 @@ class Document:
     lines: dict[str, int] = field(default_factory=dict)
 
 
+def file_path(path: object, what: str, error: type[DocumentError]) -> Path:
+    """A path as people give it, as a text or a Path. Raises `error` for anything else."""
+    if not isinstance(path, str | Path):
+        raise error([Problem("path", shown(path), f"the path of {what}", "Give its name as a text, or a Path.")])
+    return Path(path)
+
+
 def read(path: Path | str, error: type[DocumentError]) -> Document:
     """Parse a YAML or JSON file. Raises `error` with what is wrong and how to correct it."""
-    path = Path(path)
+    path = file_path(path, "a YAML or JSON file", error)
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
@@ -69,6 +77,13 @@ def parse(text: str, source: str, error: type[DocumentError], *, as_json: bool =
 def to_yaml(value: object) -> str:
     """YAML that reads back as the same value; texts of several lines stay readable."""
     return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=100)
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Write a file that only its owner can read: what runs said may be anybody's business. Others keep their rights."""
+    data = content.encode() if isinstance(content, str) else content
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
 
 
 def to_json(value: object) -> str:

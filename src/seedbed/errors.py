@@ -11,12 +11,14 @@ SeedbedError
 │  ├─ BudgetSpent
 │  │  └─ QuotaSpent       of the whole environment: no other run can start either
 │  ├─ ActionForbidden
+│  ├─ InDoubt             a call may have happened, or not
 │  └─ RunTaken            another worker performs it
 ├─ Stopped                a person stopped the whole workspace
 ├─ StoreError             the store refused or failed
 │  ├─ NotFound
 │  ├─ RefMoved            someone moved the ref first
 │  ├─ StoreDamaged        stored content has changed
+│  ├─ StoreUnavailable    it cannot be reached or written now
 │  └─ StoreTooNew         written by a newer seedbed
 └─ ReleaseRefused         gates refused a release; lists all refusals
 
@@ -25,9 +27,11 @@ Each message says what was found, what was expected and what to do next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import UnionType
 from typing import Any, Literal
 
 __all__ = [
@@ -35,6 +39,7 @@ __all__ = [
     "BudgetSpent",
     "DatasetError",
     "DocumentError",
+    "InDoubt",
     "MergeClash",
     "ModelUnavailable",
     "NotFound",
@@ -51,6 +56,7 @@ __all__ = [
     "StoreDamaged",
     "StoreError",
     "StoreTooNew",
+    "StoreUnavailable",
 ]
 
 
@@ -67,23 +73,37 @@ class Problem:
         text = f"{self.path}: found {self.found}; expected {self.expected}"
         return f"{text}. {self.remedy}" if self.remedy else text
 
+    @classmethod
+    def read(cls, text: str) -> Problem:
+        """What a message says, if it is written as problems are; of any other all of it was found."""
+        match = _MESSAGE.fullmatch(text)
+        return cls(*(part or "" for part in match.groups())) if match else cls("", text, "")
+
+
+_MESSAGE = re.compile(r"(?:(.*?): )?found (.*?); expected (.*?)(?:\. (.*))?", re.DOTALL)
+
 
 class SeedbedError(Exception):
-    """Something a user can act on. The command line prints its text and no traceback."""
+    """Something a user can act on, said in words or by a Problem. The command line prints its text and no traceback."""
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*said)
+        self.problems = tuple(each for each in said if isinstance(each, Problem)) or (Problem.read(str(self)),)
 
 
 class DocumentError(SeedbedError):
     """Everything that is wrong with one source, not only the first problem."""
 
     def __init__(self, problems: Iterable[Problem], source: str = "") -> None:
-        self.problems = tuple(problems)
-        self.source = source
-        lines = [str(problem) for problem in self.problems]
+        every = tuple(problems)
+        lines = [str(problem) for problem in every]
         head = f"{source}: " if source else ""
         if len(lines) == 1:
             super().__init__(head + lines[0])
         else:
             super().__init__(f"{head}{len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines))
+        self.problems = every
+        self.source = source
 
     def __reduce__(self) -> Any:
         return type(self), (self.problems, self.source)
@@ -142,6 +162,10 @@ class Stopped(SeedbedError):
     """
 
 
+class InDoubt(RunError):
+    """A tool was called and gave no result: what it was called for may have happened, or not."""
+
+
 class RunTaken(RunError):
     """Another worker performs this run, or started it first."""
 
@@ -171,9 +195,22 @@ class ReleaseRefused(SeedbedError):
     def __init__(self, refusals: Iterable[Problem]) -> None:
         self.refusals = tuple(refusals)
         super().__init__("release refused\n" + "\n".join(f"  {refusal}" for refusal in self.refusals))
+        self.problems = self.refusals
 
     def __reduce__(self) -> Any:
         return type(self), (self.refusals,)
+
+
+def expect_type(value: object, kind: type | UnionType, at: str, expected: str, remedy: str = "") -> None:
+    """Raise SettingsError for an argument of another type than the one that is meant."""
+    if not isinstance(value, kind):
+        raise SettingsError([Problem(at, shown(value), expected, remedy)])
+
+
+def expect_function(value: object, at: str, name: str | None = None) -> None:
+    """Raise SettingsError for what cannot be called, or has neither a name nor was given one."""
+    if not callable(value) or not (name or hasattr(value, "__name__")):
+        raise SettingsError([Problem(at, shown(value), "a function that has a name", f"Write @{at} above a function.")])
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -181,3 +218,26 @@ def shown(value: object, limit: int = 60) -> str:
     text = repr(value) if not isinstance(value, str) else f'"{value}"'
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "above {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "below {lt}",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+}
+
+
+def in_words(kind: str, message: str, limits: Mapping[str, object]) -> str:
+    """What pydantic expected, as people say it: from the type, message and context of one of its errors."""
+    return _EXPECTED[kind].format(**limits) if kind in _EXPECTED else message.removeprefix("Input should be ")

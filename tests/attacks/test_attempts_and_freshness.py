@@ -75,6 +75,38 @@ async def test_nor_if_a_copy_of_the_served_one_found_them() -> None:
     assert not await is_released(space, because=verdict)
 
 
+@pytest.mark.parametrize("playbook", [OLD, Playbook.from_document({**OLD.document(), "meta": {"note": "for looking"}})])
+async def test_nor_if_they_were_found_by_running_it_without_a_metric(playbook: Playbook) -> None:
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    runs = {task.id: await space.run(playbook, **task.inputs) for task in tasks(range(69))}
+    failed = [int(name[1:]) for name, run in runs.items() if run.output != "yes"]
+    verdict = await space.compare(OLD, NEW, on=tasks(failed))
+    assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
+    with pytest.raises(ReleaseRefused, match="results of the control were known before this set of tasks was named"):
+        await space.release(NEW, to="production", because=verdict)
+
+
+async def test_nor_by_running_the_candidate_where_it_answers_well() -> None:
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    runs = {task.id: await space.run(NEW, **task.inputs) for task in tasks(range(69))}
+    won = [int(name[1:]) for name, run in runs.items() if run.output == "yes"]
+    verdict = await space.compare(OLD, NEW, on=tasks(won))
+    assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
+    assert not await is_released(space, because=verdict)
+
+
+async def test_a_dataset_stored_before_it_was_run_by_hand_stays_a_fair_sample() -> None:
+    """Honest work: somebody tries the served one on some tasks of a dataset, and compares on all of it."""
+    space = await serve_old(world([], [*range(30)]))
+    space.datasets.add("mail", tasks(range(30)), because="new")
+    for task in tasks(range(5)):
+        await space.run(OLD, **task.inputs)
+    verdict = await space.compare(OLD, NEW, on="mail")
+    assert (verdict.finding, verdict.mode) == ("superior", "confirmatory")
+    assert not any(space.experiments.verify().values())
+    assert await is_released(space, because=verdict)
+
+
 async def test_a_defeat_is_followed_by_a_stricter_attempt() -> None:
     """Each attempt on new tasks gets less of the error rate, whoever the candidate is."""
     space = await serve_old(world([], [*range(100, 106), *range(200, 206)]))
@@ -98,6 +130,17 @@ async def test_a_hundred_lucky_candidates_do_not_make_a_winner() -> None:
         assert verdict.attempt == number + 1
     late = await space.compare(OLD, NEW, on=tasks(range(100, 105)))
     assert (late.finding, late.mode, late.attempt) == ("inconclusive", "confirmatory", 5)
+
+
+async def test_an_error_rate_that_no_gate_accepts_uses_up_no_attempt() -> None:
+    """Otherwise a look at a rate that can never release would leave an honest attempt nearly nothing."""
+    space = await serve_old(world([], [*range(80)]))
+    loose = await space.compare(OLD, NEW, on=tasks(range(40)), options=Comparing(alpha=0.2))
+    assert (loose.finding, loose.mode, loose.attempt) == ("superior", "exploratory", 0)
+    with pytest.raises(ReleaseRefused, match=r"an error rate of 0\.2 releases nothing, as at most 0\.05 may"):
+        await space.release(NEW, to="production", because=loose)
+    honest = await space.compare(OLD, NEW_TOO, on=tasks(range(40, 80)))
+    assert (honest.attempt, honest.alpha) == (1, 0.05 * 15 / 16)
 
 
 async def test_a_comparison_is_resumed_as_the_attempt_that_it_was() -> None:

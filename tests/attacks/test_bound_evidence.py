@@ -239,10 +239,10 @@ async def test_a_playbook_compared_with_itself_is_no_attempt() -> None:
 # Past releases
 
 
-async def moved_to(space: Workspace, playbook: seedbed.Playbook, experiment: str) -> None:
+async def moved_to(space: Workspace, playbook: seedbed.Playbook, experiment: str, *require: Any) -> None:
     """Move the channel past its gates, with a verdict as its reason, as somebody with access to the store can."""
     space.playbooks.keep(playbook, because="mine")
-    target = {"stable": playbook.digest, "how": "release", "verdict": experiment, "require": ["better"]}
+    target = {"stable": playbook.digest, "how": "release", "verdict": experiment, "require": require or ["better"]}
     ref = space.store.ref("channels/production")
     space.store.move("channels/production", target, expected=ref, because="superior, see the verdict", by="eve")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from world import NEW, OLD, agent, is_released, joined, serve_old, tasks, world
+from pathlib import Path
 
+import pytest
+from world import NEW, OLD, agent, is_released, joined, question, serve_old, tasks, world
+
+import seedbed
 from seedbed import Comparing, Dataset, SearchOptions, Task, Workspace
 from seedbed.errors import DatasetError
 from seedbed.storage.store import Query
@@ -124,6 +127,19 @@ async def test_retiring_the_losses_afterwards_makes_no_winner() -> None:
     assert (verdict.finding, verdict.losses) == ("inconclusive", 30)
     assert not any(space.experiments.verify().values())
     assert len(list(space.store.facts(Query(kind="start", subject=OTHER.digest)))) == 55
+
+
+async def test_nor_are_retired_tasks_run_by_other_processes(tmp_path: Path) -> None:
+    settings = world((), range(30)).settings.model_copy(update={"store": f"sqlite:///{tmp_path / 'store.db'}"})
+    async with seedbed.open(settings) as space:
+        await serve_old(space)
+        space.datasets.add("mail", tasks(range(30)), because="new")
+        assert (await space.compare(OLD, NEW, on="mail")).mode == "confirmatory"
+        space.datasets.retire("mail", "t1", because="the answer is wrong")
+        await space.compare(OLD, OTHER, on="mail", options=Comparing(rule="betting"), parallel=1)
+        run = {fact.body["inputs"]["text"] for fact in space.store.facts(Query(kind="start", subject=OTHER.digest))}
+    assert run
+    assert question(1) not in run
 
 
 async def test_an_exploratory_comparison_leaves_retired_tasks_out() -> None:

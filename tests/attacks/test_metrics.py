@@ -41,3 +41,18 @@ async def test_neither_the_model_nor_the_prompts_of_a_turn_are_shown() -> None:
     space = await serve_old(world())
     verdict = await space.compare(OLD, NEW, on=tasks(range(30)), metric=nosy)
     assert (verdict.candidate_mean, verdict.finding) == (0.0, "inconclusive")
+
+
+async def test_nor_is_the_order_in_which_answers_are_shown_a_hint_at_whose_they_are() -> None:
+    """Whoever counts the answers would otherwise know that every second one is the candidate's."""
+    shown: list[str] = []
+
+    @metric(binary=True)
+    def counting(run: Run, task: Task) -> float:
+        shown.append(task.id)
+        return float(shown.count(task.id) == 2)
+
+    space = await serve_old(world())
+    verdict = await space.compare(OLD, NEW, on=tasks(range(60)), metric=counting)
+    assert (verdict.finding, verdict.ties, verdict.tasks) == ("inconclusive", 0, 60)
+    assert verdict.wins > 15 < verdict.losses

@@ -79,7 +79,7 @@ def right(share: int) -> Answer:
 async def test_the_same_output_for_every_task_is_no_gain() -> None:
     space, new, verdict = await compared(right(60), lambda _: "yes", mostly_yes, "exact_match")
     found = await refused(space, new, verdict)
-    assert "task-independent output: outputs score only +0.000 better at their own task" in found
+    assert "task-independent output: outputs score only +0.000 better on their own task" in found
     sign = verdict.hacking["task_independent"]
     assert verdict.gain > 0.2
     assert (sign["z"], sign["gap"]) == (0.0, 0.0)
@@ -129,7 +129,7 @@ async def test_a_text_that_contains_the_answers_is_no_gain() -> None:
     half: Answer = lambda n: code(n) if n % 2 else "unknown"  # noqa: E731
     space, new, verdict = await compared(half, code, code, "exact_match", knowing, count=60)
     found = await refused(space, new, verdict)
-    assert "the answer key: 40 expected answers stand in changed texts" in found
+    assert "the answer key: 40 expected answers occur in changed texts" in found
     assert verdict.hacking["answer_key"]["gain"] < verdict.gain
 
 

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_bound_evidence import moved_to, problems
 from world import NEW, OLD, is_released, says_yes, serve_old, tasks, world
 
 from seedbed import Dataset, Workspace
 from seedbed.errors import ReleaseRefused
 from seedbed.experiments.proof.certificate import verify
+from seedbed.experiments.slices import SliceProgress
+from seedbed.reports.experiment.view import status_line
 from seedbed.settings import Settings
+from seedbed.stats.sequential.rule import Answer
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Store
@@ -76,6 +80,18 @@ async def test_one_that_is_better_or_equal_on_all_tags_is_released() -> None:
     assert await is_released(space, because=verdict)
 
 
+async def test_whoever_watches_sees_how_the_tags_are_decided() -> None:
+    space = await space_of(HIDDEN)
+    seen: list[Any] = []
+    verdict = await space.compare(OLD, NEW, on=tagged(), on_event=seen.append)
+    assert verdict.slices
+    after = [each for each in seen if isinstance(each, SliceProgress)]
+    assert [type(each) is Answer for each in seen[: verdict.tasks]] == [True] * verdict.tasks
+    assert len(after) == len(seen) - verdict.tasks > 0
+    assert (after[0].tags, after[0].open, after[-1].open, after[-1].tasks) == (6, 6, 0, verdict.slices.tasks)
+    assert status_line(after[-1], 180, 0.05).startswith("superior; is it worse on any tag? 6 of 6 tags decided")
+
+
 async def test_nothing_more_is_run_where_no_channel_asks_for_it_and_the_verdict_is_the_same() -> None:
     verdicts = [await (await space_of(HIDDEN, require=gates)).compare(OLD, NEW, on=tagged()) for gates in (GATES, [])]
     with_tags, plain = verdicts
@@ -119,3 +135,25 @@ async def test_an_edited_score_of_a_tag_is_found(tmp_path: Path) -> None:
         with closing(open_store(f"sqlite:///{copy}")) as store:
             problems = verify(store, [verdict.experiment])[verdict.experiment]
         assert [each for each in problems if each.path.startswith("slices")]
+
+
+async def test_a_past_release_of_a_candidate_that_was_worse_on_a_tag_is_found() -> None:
+    space = await space_of(HIDDEN)
+    verdict = await space.compare(OLD, NEW, on=tagged())
+    await moved_to(space, NEW, verdict.experiment, *GATES)
+    assert 'found a candidate that is worse on "geometry"' in problems(space, verdict.experiment)
+
+
+async def test_nor_is_one_that_was_never_looked_at_by_tag_overlooked() -> None:
+    """The gates say that it was: on other terms, or by a channel that does not ask for it."""
+    space = await space_of(BETTER)
+    verdict = await space.compare(OLD, NEW, on=tagged())
+    await moved_to(space, NEW, verdict.experiment, "better", {"no_slice_worse": {"margin": 0.02}})
+    assert "no results by tag before it; expected some" in problems(space, verdict.experiment)
+
+
+async def test_an_honest_release_by_tag_is_verified() -> None:
+    space = await space_of(BETTER)
+    verdict = await space.compare(OLD, NEW, on=tagged())
+    assert await is_released(space, because=verdict)
+    assert not any(space.experiments.verify().values())

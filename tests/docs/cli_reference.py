@@ -52,6 +52,10 @@ what was found, what was expected and what to do. Exit codes:
 | 64 | usage error |
 | 70 | a bug in seedbed |
 | 130 | interrupted with Ctrl-C; everything recorded so far is stored |
+
+Code 1 means either a negative answer or an error. A script can tell them apart by standard output: an answer, such as
+*inferior*, is printed there, while an error leaves it empty and, with `--json`, names its type under `error` on the
+error stream.
 """
 
 
@@ -95,8 +99,7 @@ def usage(command: Any) -> Iterator[str]:
 
 def called(parameter: Any) -> str:
     """An argument by what stands for it, an option also by its names."""
-    words = {"int": "N", "float": "NUMBER", "str": "TEXT", "bool": ""}
-    value = parameter.metavar or words[re.findall(r"\w+", parameter.display_type(None))[0]]
+    value = str(parameter.metavar)
     return f"{', '.join(parameter.opts)} {value}".strip() if parameter.param_type_name == "option" else value
 
 

@@ -14,7 +14,7 @@ BAD = re.compile(r"\b(no|not|never|broken|late|wrong|cold|rude|crushed|lost|wilt
 
 
 class QuickChat(BaseChatModel):
-    """Tells the mood of a message by a few words. Without worked examples it often says nothing of use."""
+    """Tells the mood of a message by a few words. Without worked examples it mostly says nothing of use."""
 
     @property
     def _llm_type(self) -> str:
@@ -24,7 +24,7 @@ class QuickChat(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         text = str(messages[-1].text)
-        shown = any(message.type == "ai" for message in messages) or zlib.crc32(text.encode()) % 2
+        shown = any(message.type == "ai" for message in messages) or zlib.crc32(text.encode()) % 4 == 0
         words = ("negative" if BAD.search(text) else "positive") if shown else "unsure"
         usage = {"input_tokens": len(text.split()), "output_tokens": 1, "total_tokens": len(text.split()) + 1}
         return ChatResult(generations=[ChatGeneration(message=AIMessage(content=words, usage_metadata=usage))])

@@ -201,7 +201,7 @@ async def test_an_answer_of_a_megabyte_is_kept_whole_and_can_be_quoted(spaces: S
 # Tools and what is forbidden
 
 
-@tool
+@tool(effect="reads")
 async def broken(order: str) -> str:
     raise ValueError(f"out of order: {order}")
 

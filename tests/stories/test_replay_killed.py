@@ -36,7 +36,7 @@ async def agent(task, stage):
 
 
 sys.modules["driver"] = sys.modules["__main__"]
-book = Playbook.from_document({"program": "driver:agent", "roles": {"w": {"model": "m"}}})
+book = Playbook.from_document({"program": "driver:agent", "roles": {"w": {"model": "m"}}, "rules": {"allow": ["send"]}})
 
 
 def workspace():

@@ -46,10 +46,11 @@ from seedbed.storage.store import Query
 from seedbed.testing.optimizer import BANK, READ, START, OptimizerContract, World
 from seedbed.workspace import Workspace
 
-LOOK_ALIKES = (
-    *("send_money ", " send_money", "send_money\n", "Send_Money", "SEND_MONEY", "send-money"),
-    *("ｓｅｎｄ_ｍｏｎｅｙ", "send_mоney", "send\u200b_money", "send_mone\u0079\u0301", "sendmoney", "send_money()"),
+SPELLINGS = (
+    *("send_money", "send_money ", " send_money", "send_money\n", "Send_Money", "SEND_MONEY"),
+    *("ｓｅｎｄ_ｍｏｎｅｙ", "send_mоney", "send\u200b_money"),
 )
+OTHERS = ("send-money", "send_mone\u0079\u0301", "sendmoney", "send_money()")
 CERTAIN = [1.0, 1, float("inf"), float("nan"), 1e308, True, "1.0", 10**400, np.float32(1), np.float64(1), np.inf]
 confidences = st.one_of(
     st.sampled_from([None, *CERTAIN, Fraction(1), np.True_, np.array([1.0, 1.0])]),
@@ -70,11 +71,11 @@ def send(**arguments: Any) -> str:
 
 
 def forbidden(*, changes: bool) -> Tool:
-    return Tool("send_money", send, changes)
+    return Tool("send_money", send, "changes" if changes else "reads")
 
 
 def harmless(name: str) -> Tool:
-    return Tool(name, lambda **_: "looked", changes=True)
+    return Tool(name, lambda **_: "looked")
 
 
 def stage(playbook: Playbook, *tools: Any) -> Stage:
@@ -97,7 +98,7 @@ async def refuses(playbook: Playbook) -> None:
 # Never
 
 
-actions = st.text(st.sampled_from("ab_* \nÄ"), min_size=1, max_size=6)
+actions = st.text(st.sampled_from("ab_* Ä"), min_size=1, max_size=6)
 patterns = st.lists(actions, max_size=3).map(tuple)
 
 
@@ -125,7 +126,7 @@ async def obedient(task: Mapping[str, Any], stage: Stage) -> list[str]:
 
 
 orders = st.tuples(
-    st.sampled_from(["send_money", *LOOK_ALIKES]) | st.text(max_size=12),
+    st.sampled_from([*SPELLINGS, *OTHERS]) | st.text(max_size=12),
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
     st.dictionaries(st.sampled_from(["usd", "confidence", "changes", "confirmed"]), st.integers() | st.booleans()),
 )
@@ -137,13 +138,13 @@ async def test_nothing_that_a_model_says_passes_a_never_rule(said: list[Any], ch
     sent.clear()
     clerk = {"use": "scripted", "args": {"replies": {"(?s).": json.dumps(said)}}}
     space = Workspace(Settings(by="ada", models={"m": clerk}), MemoryStore())
-    space.tools = [forbidden(changes=changes), *map(harmless, LOOK_ALIKES)]
+    space.tools = [forbidden(changes=changes), *map(harmless, [*SPELLINGS[1:], *OTHERS])]
     space.resources.confirm = yes
     book = {"roles": {"clerk": {"model": "m"}}, "program": f"{__name__}:obedient", "rules": {"never": ["send_money"]}}
     run = await space.run(Playbook.from_document(book))
     assert sent == []
     for (name, *_), outcome in zip(said, run.output, strict=True):
-        expected = "ActionForbidden" if name == "send_money" else "looked" if name in LOOK_ALIKES else "RunError"
+        expected = "ActionForbidden" if name in SPELLINGS else "looked" if name in OTHERS else "RunError"
         assert outcome == expected
 
 
@@ -219,7 +220,7 @@ def spender(**rules: Any) -> Playbook:
         ({"confirm": ["send_*"]}, 1.0, False),
         ({"prefer_confirm": ["send_*"], "confirm_below": 0.9}, 0.8, False),
         ({"prefer_confirm": ["send_*"], "confirm_below": 0.9}, 0.95, True),
-        ({"never": ["wipe"]}, None, True),
+        ({"never": ["wipe"], "otherwise": "allow"}, None, True),
     ],
 )
 @pytest.mark.parametrize("deeper", [1, 3])
@@ -229,7 +230,9 @@ async def test_what_a_run_opens_is_bound_by_its_rules(
     sent.clear()
     space = Workspace(Settings(by="ada"), MemoryStore())
     space.tools = [forbidden(changes=True)]
-    loose = Playbook.from_document({"program": f"{__name__}:spends", "parameters": {"loose": 1}})
+    loose = Playbook.from_document(
+        {"program": f"{__name__}:spends", "rules": {"otherwise": "allow"}, "parameters": {"loose": 1}}
+    )
     opens = space.resources.library.keep(loose, because="to be opened")
     work = space.run(spender(**above), opens=opens, deeper=deeper, sure=sure)
     if passes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from typer.models import OptionInfo
 
 from seedbed.cli import output
 from seedbed.cli.output import Column
-from seedbed.errors import DocumentError, PlaybookError, SettingsError
+from seedbed.errors import DocumentError, PlaybookError, Problem, SettingsError
 from seedbed.reports.numbers import counted
 from seedbed.workspace import Workspace, find_file, open_workspace
 from seedbed.workspace.resources import is_playbook_file
@@ -30,6 +30,9 @@ SHARED = {
     "dry_run": Annotated[bool, typer.Option("--dry-run", help="Show what would happen without changing anything.")],
     "as_json": Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")],
 }
+METAVARS = {bool: "", int: "N", float: "NUMBER", str: "TEXT"}
+"""What stands for an option's value in the help, unless the option says it."""
+
 DEFAULTS = {"workspace": None, "dry_run": False, "as_json": False}
 
 
@@ -42,14 +45,12 @@ class Invocation:
     as_json: bool = False
 
     @contextmanager
-    def open(self, *, dry_run: bool | None = None) -> Iterator[Workspace]:
-        """The workspace, closed again at the end. In a dry run nothing that happens in it is stored."""
+    def open(self, *, dry_run: bool | None = None, real_tools: bool = False) -> Iterator[Workspace]:
+        """The workspace, closed again at the end. In a dry run nothing that happens in it is stored. With `real_tools`
+        the person lets tools change the world where they otherwise may not."""
         path = find_file(self.workspace)
-        # A playbook's own program lies beside the workspace file more often than it is installed.
-        folder = str(path.resolve().parent)
-        if folder not in sys.path:
-            sys.path.append(folder)
-        with closing(open_workspace(path)) as space:
+        import_beside(path)
+        with closing(open_workspace(path, real_tools=real_tools)) as space:
             yield space.dry_run() if (self.dry_run if dry_run is None else dry_run) else space
 
     @contextmanager
@@ -92,6 +93,14 @@ class Invocation:
         if held and not tasks.endswith(":held-out"):
             output.warn(f"{counted(held, 'task')} of {tasks} {'is' if held == 1 else 'are'} held out.")
 
+    def say_warnings(self, warnings: Iterable[Problem], strict: bool, source: str = "") -> None:
+        """Say on the error stream what is probably not meant; raise it as PlaybookError if the command is strict."""
+        problems = list(warnings)
+        if strict and problems:
+            raise PlaybookError(problems, source)
+        for problem in problems:
+            output.warn(f"{source}: {problem}" if source else str(problem))
+
     def say_written(self, file: Path | None) -> None:
         """Say that a report was written, if one was."""
         if file and not self.as_json:
@@ -101,6 +110,13 @@ class Invocation:
         """Print what a command changed, or would have changed."""
         mark = (would, "yellow") if self.dry_run else ("✓ ", "bold green")
         self.show({**document, "dry_run": self.dry_run}, output.line(mark, text))
+
+
+def import_beside(file: Path) -> None:
+    """Let code be imported from the folder of the workspace file: programs lie there more often than installed."""
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
@@ -152,9 +168,9 @@ def command(
                 is_call = isinstance(wrong, SettingsError) or (isinstance(wrong, PlaybookError) and hint[:1] == "-")
                 if wrong.source or not hint or not (is_call or path in (aliases or {})):
                     raise
-                raise typer.BadParameter(str(wrong), param_hint=hint) from None
+                raise typer.BadParameter(str(wrong), param_hint=hint) from wrong
 
-        called.__doc__, called.__name__ = function.__doc__, function.__name__
+        called.__doc__, called.__name__ = _unwrapped(function.__doc__ or ""), function.__name__
         called.__annotations__ = {each.name: each.annotation for each in parameters}
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         app.command(name)(called)
@@ -186,6 +202,11 @@ def _parameters(function: Callable[..., None]) -> tuple[list[inspect.Parameter],
     return parameters, groups
 
 
+def _unwrapped(text: str) -> str:
+    """Paragraphs as one line each: the terminal wraps them to its own width."""
+    return "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n"))
+
+
 def _hint(parameter: inspect.Parameter) -> str:
     """What people call a parameter: `--max-cost`, or JUDGE for an argument."""
     info = get_args(parameter.annotation)[-1]
@@ -193,4 +214,7 @@ def _hint(parameter: inspect.Parameter) -> str:
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    kind, info = get_args(annotation)
+    if isinstance(info, OptionInfo) and info.metavar is None:
+        info.metavar = next(word for each, word in METAVARS.items() if each in (kind, *get_args(kind)))
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

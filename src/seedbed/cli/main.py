@@ -10,13 +10,14 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from seedbed import plugins
 from seedbed.cli import output
 from seedbed.cli.output import BLOCKED, DEFECT, INTERRUPTED, PASS, USAGE, typed_arguments
-from seedbed.errors import SeedbedError
+from seedbed.errors import SeedbedError, in_words, shown
 
 BEGIN, VERBS, NOUNS = "Get started", "Verbs do the work", "Nouns look things up"
 
@@ -78,15 +79,8 @@ class LazyCommand(TyperCommand):
 class LazyGroup(TyperGroup):
     """All commands of `seedbed`."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
-            return None
-        if cmd_name not in self.commands:
-            self.commands[cmd_name] = LazyCommand(cmd_name)
-        return self.commands[cmd_name]
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "commands": {name: LazyCommand(name) for name in COMMANDS}})
 
 
 app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False)
@@ -94,7 +88,8 @@ app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=
 
 @app.callback(invoke_without_command=True)
 def start(
-    context: typer.Context, show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version.")] = False,
 ) -> None:
     """Run LLM agents, evolve better ones, prove they are better, and release them safely.
 
@@ -144,6 +139,10 @@ def main(arguments: Sequence[str], root: Any = None) -> int:
 
 
 def _show_usage(wrong: typer.TyperException, as_json: bool) -> None:
+    if isinstance(wrong, typer.BadParameter) and isinstance(wrong.__cause__, ValidationError):
+        first = wrong.__cause__.errors(include_url=False)[0]
+        expected = in_words(first["type"], first["msg"], first.get("ctx", {}))
+        wrong.message = f"found {shown(first['input'])}; expected {expected}"
     context = getattr(wrong, "ctx", None)
     if context is not None and not as_json:
         typer.echo(f"{context.get_usage()}\nTry '{context.command_path} --help'.", err=True)

@@ -21,6 +21,7 @@ REPORTS = (".md", ".html")
 PLAYBOOK = "A file, a digest, a ref or a channel."
 DATASET = "A file or folder of tasks, or a stored dataset; NAME:SPLIT selects one split."
 
+Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")]
 Because = Annotated[str, typer.Option("--because", metavar="REASON", help="The reason to record.")]
 PlaybookName = Annotated[str, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)]
 DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]
@@ -37,6 +38,10 @@ Parallel = Annotated[
     typer.Option(
         "--parallel", metavar="WHERE", help="Where to execute runs: loop, processes, a number of processes, or ray."
     ),
+]
+RealTools = Annotated[
+    bool,
+    typer.Option("--real-tools", help="Let tools really change the world, where otherwise only stand-ins may act."),
 ]
 ReportFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new file: .md or .html.")

@@ -13,6 +13,7 @@ from rich.text import Text
 from seedbed.cli import output
 from seedbed.cli.output import money
 from seedbed.evaluation.cells import Cell
+from seedbed.experiments.slices import SliceProgress
 from seedbed.reports.experiment.view import status_line
 from seedbed.stats.sequential.rule import Answer
 
@@ -101,8 +102,9 @@ def comparing(total: int, alpha: float) -> Iterator[Callable[[Answer], None]]:
 
         def watch(answer: Answer) -> None:
             if console.is_terminal:
-                text = f"{status_line(answer, total, alpha)} | {pace.left(answer.n)}"
-                live.update(Text(text, no_wrap=True), refresh=True)
+                # Tags end as soon as they are decided, so how long they take is not known.
+                left = "" if isinstance(answer, SliceProgress) else f" | {pace.left(answer.n)}"
+                live.update(Text(f"{status_line(answer, total, alpha)}{left}", no_wrap=True), refresh=True)
 
         yield watch
 

@@ -14,6 +14,7 @@ from seedbed.evaluation.cells import Cell, Cells, Fault, Naming, completed_runs,
 from seedbed.evaluation.context import EvaluationContext, TaskReplicate, seed_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.datasets.seal import expect_open
+from seedbed.evaluation.failed_runs import OneReason
 from seedbed.evaluation.judges.judge import JudgeContext, asking_judges
 from seedbed.evaluation.metrics.metric import Metric, Score, blind, expect_answers
 from seedbed.evaluation.scorecard import Scorecard, scorecard
@@ -43,17 +44,17 @@ async def evaluate(
     """Score a playbook by one metric or several; the first decides. Each cell is stored as soon as it is paid for.
 
     A run that fails leaves its cells without a value, to be tried again next time. So does one that the budget does
-    not reach: `max_cost_usd` is never exceeded. Raises QuotaSpent, and DatasetError if tasks are held out, or if a
-    metric needs expected answers and no task has one.
+    not reach: `max_cost_usd` is never exceeded. Raises QuotaSpent; RunError if the first runs all fail for one reason;
+    and DatasetError if tasks are held out, or if a metric needs expected answers and no task has one.
     """
     chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     todo = list(tasks)
     expect_open(context.store, todo, (demo.inputs for demos in playbook.demos.values() for demo in demos))
     plan = _Replicates(todo, replicates)
     expect_answers(chosen, todo)
-    limited = replace(context, ledger=Ledger(max_cost_usd, last_share=0.0))
+    limited = replace(context, ledger=Ledger(max_cost_usd, last_share=0.0, within=context.ledger))
     async with context.present():
-        cells = await all_cells(playbook, plan, chosen, limited, watch)
+        cells = await all_cells(playbook, plan, chosen, limited, watch, OneReason())
     return scorecard(playbook.digest, chosen, cells, todo, paid_usd=limited.ledger.spent_usd)
 
 
@@ -85,8 +86,12 @@ async def all_cells(
     metrics: Sequence[Metric],
     context: EvaluationContext,
     watch: Watcher | None = None,
+    one_reason: OneReason | None = None,
 ) -> Cells:
-    """The cells of each item of the plan, one for each metric, in order: stored ones, or by running."""
+    """The cells of each item of the plan, one for each metric, in order: stored ones, or by running.
+
+    Raises RunError if `one_reason` sees that all new runs fail for one.
+    """
     work = _Work(playbook, plan, metrics, context)
     unknown = await asyncio.to_thread(work.look_up)  # the store may have very many of them
     coming: AsyncGenerator[Sequence[Cell], None]
@@ -98,7 +103,10 @@ async def all_cells(
         left = {*unknown}
         for number in range(len(plan)) if watch else unknown:
             if number in left:
-                work.add(number, await anext(coming))
+                cells = await anext(coming)
+                work.add(number, cells)
+                if one_reason and len(unknown) == len(plan) and not context.ledger.is_short:
+                    one_reason.see(cells)
             if watch:
                 watch(work.first(number))
             if number % YIELD_EVERY == 0:

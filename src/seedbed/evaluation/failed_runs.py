@@ -1,25 +1,67 @@
-"""Failed runs of an experiment or a search: they stay failed."""
+"""Failed runs of an experiment or a search: they stay failed. If all fail for one reason, the work stops."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
+from seedbed.errors import RunError
 from seedbed.evaluation.cells import Cell
 from seedbed.storage.store import Digest, Fact, Query, Store
 
 _IN_BODY = ("playbook", "task", "replicate", "metric", "reason", "fault", "run", "cost_usd", "tokens")
 
 
+FEW = 10
+"""So many runs that all fail for one reason, before any was scored, are enough to stop."""
+
+_VARYING = re.compile(r"\d+|[0-9a-f]{8,}|'[^']*'|\"[^\"]*\"")
+"""What differs between messages for the same reason."""
+
+
+class OneReason:
+    """Watches runs from the first one on, until one is scored or two fail for different reasons."""
+
+    def __init__(self, *, is_over: bool = False) -> None:
+        self.is_over = is_over
+        self._reasons: dict[str, str] = {}
+        self._runs = 0
+
+    def see(self, cells: Sequence[Cell]) -> None:
+        """See the cells of one run. Raises RunError if it is the last of a few that all failed for one reason."""
+        if self.is_over:
+            return
+        reasons = [cell.reason for cell in cells if cell.value is None]
+        self._reasons |= {_VARYING.sub("", reason): reason for reason in reversed(reasons)}
+        self._runs += 1
+        if len(reasons) < len(cells) or len(self._reasons) > 1:
+            self.is_over = True
+        elif self._runs >= FEW:
+            self.end()
+
+    def end(self) -> None:
+        """Raise RunError if all runs there were failed for one reason."""
+        if self._runs and not self.is_over:
+            (reason,) = self._reasons.values()
+            raise RunError(
+                f"{reason}. Found this in all of the first {self._runs} runs, and stopped; expected some that succeed. "
+                "Correct it and run the same command again: these runs are tried again"
+            )
+
+
 class FailedRuns:
     """A run that failed stays failed, even if its experiment or search is interrupted and resumed.
 
-    Trying only the failures again would make every playbook look better than it is.
+    Trying only the failures again would make every playbook look better than it is. But while all fail for one reason,
+    none is stored: if that stops the work, all are tried again.
     """
 
     def __init__(self, store: Store, of: Digest) -> None:
-        self._store, self._of = store, of
+        self._store, self.of = store, of
         self._known = {cell.key: cell for cell in map(_cell, store.facts(Query(kind="lapse", subject=of)))}
+        self.one_reason = OneReason(is_over=bool(self._known))
+        self._held: list[Cell] = []
 
     def __contains__(self, key: object) -> bool:
         return key in self._known
@@ -31,13 +73,28 @@ class FailedRuns:
     def cells(self) -> Collection[Cell]:
         return self._known.values()
 
+    def after(self, cells: Sequence[Cell], at: datetime, by: str) -> list[Fact]:
+        """The failures to store after the cells of this run. Raises RunError if all so far failed for one reason."""
+        self.one_reason.see(cells)
+        self._held += self._add(cells)
+        if not self.one_reason.is_over:
+            return []
+        held, self._held = self._held, []
+        return self._facts(held, at, by)
+
     def new(self, cells: Iterable[Cell], at: datetime, by: str) -> list[Fact]:
         """The newly failed among these cells, as facts to store."""
+        return self._facts(self._add(cells), at, by)
+
+    def _add(self, cells: Iterable[Cell]) -> list[Cell]:
         failed = [cell for cell in cells if cell.value is None and cell.key not in self._known]
         self._known |= {cell.key: cell for cell in failed}
+        return failed
+
+    def _facts(self, failed: Iterable[Cell], at: datetime, by: str) -> list[Fact]:
         bodies = [{"cell": cell.key, **{name: getattr(cell, name) for name in _IN_BODY}} for cell in failed]
         return [
-            Fact(kind="lapse", key=f"{self._of}/{body['cell']}", subject=self._of, at=at, by=by, body=body)
+            Fact(kind="lapse", key=f"{self.of}/{body['cell']}", subject=self.of, at=at, by=by, body=body)
             for body in bodies
         ]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, aclosing
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from seedbed.evaluation.cells import Cell, Cells
@@ -16,6 +16,7 @@ from seedbed.evaluation.metrics.metric import Metric
 from seedbed.parallel import Executor, in_chunks
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.ledger import Ledger, Reservation
+from seedbed.stage.bounds import bounds, under
 from seedbed.storage.store import Json
 
 T = TypeVar("T")
@@ -42,6 +43,12 @@ class Chunk:
     at_once: int
     max_cost_usd: float | None = None
     max_tokens: int | None = None
+    above: tuple[Json, ...] = field(default_factory=lambda: tuple(each.document() for each in bounds().playbooks))
+    """Playbooks whose rules hold for all of the work."""
+
+    def bounded(self) -> AbstractContextManager[None]:
+        """A block in which those rules hold."""
+        return under(*map(Playbook.from_document, self.above))
 
     def context(self) -> EvaluationContext:
         """That of the worker's workspace, which stays open until the worker ends."""
@@ -96,8 +103,10 @@ async def evaluate_chunk(chunk: CellChunk) -> ChunkResult[Cells]:
     began = time.perf_counter()
     context = replace(chunk.context(), timeout_seconds=chunk.timeout_seconds, tries=chunk.tries, remote=None)
     playbook = Playbook.from_document(chunk.playbook)
-    async with context.present():
-        cells = await all_cells(playbook, chunk.items, pickle.loads(chunk.metrics), context)  # noqa: S301 - written by the process that started this worker
+    metrics = pickle.loads(chunk.metrics)  # noqa: S301 - written by the process that started this worker
+    with chunk.bounded():
+        async with context.present():
+            cells = await all_cells(playbook, chunk.items, metrics, context)
     return chunk_result(cells, context.ledger, began)
 
 

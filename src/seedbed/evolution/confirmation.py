@@ -52,7 +52,7 @@ class Confirmation:
             return "On new tasks it gains nothing."
         if units < CONFIRMING:
             return f"{units} new tasks are too few to confirm a gain; that takes at least {CONFIRMING}."
-        return "" if self.gain.low > 0 else "That may be chance; more tasks may tell."
+        return "" if self.gain.low > 0 else "That may be chance: use more tasks to find out."
 
     def within(self, least: float, most: float) -> Confirmation:
         """The same, cut at the least and the most that a score can be: for display, never for decisions."""

@@ -38,8 +38,8 @@ RunKey: TypeAlias = tuple[Digest, str, int]
 PaidCells: TypeAlias = dict[RunKey, Sequence[Cell]]
 """The cells of each run, one for each metric."""
 
-OnFailure: TypeAlias = Callable[[Sequence[Cell]], None]
-"""Receives the cells of a run at once if some of them have no value."""
+OnPaid: TypeAlias = Callable[[Iterable[Sequence[Cell]]], None]
+"""Receives the cells of runs as soon as these have ended. It may raise, which stops the others."""
 
 
 class Evaluator(Protocol):
@@ -66,8 +66,8 @@ class Evaluator(Protocol):
     def present(self) -> AbstractAsyncContextManager[None]:
         """A block in which other processes see that this one is working."""
 
-    async def pay(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
-        """Score all work, of which no cell is known. A cell whose run failed has no value; `failed` receives it."""
+    async def pay(self, work: Sequence[PlaybookTasks], ledger: Ledger, came: OnPaid) -> PaidCells:
+        """Score all work, of which no cell is known. A cell whose run failed has no value; `came` receives all."""
 
     async def perform(self, run: str, playbook: Playbook, inputs: Mapping[str, Any], ledger: Ledger) -> Run:
         """The run of that name: the recorded one, or one performed now."""
@@ -142,13 +142,13 @@ class RunEvaluator:
         task = Task(run, inputs)
         return await self.bench.perform(run, playbook, task, seed_of(task, 0), ledger)
 
-    async def pay(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    async def pay(self, work: Sequence[PlaybookTasks], ledger: Ledger, came: OnPaid) -> PaidCells:
         paid: PaidCells = {}
 
         def add(playbook: Playbook, item: TaskReplicate, cells: Sequence[Cell]) -> None:
             if any(cell.value is None for cell in cells):
                 cells = self._with_costs(cells)
-                failed(cells)
+            came([cells])
             paid[run_key(playbook, item)] = cells
 
         context = replace(self.bench, ledger=ledger)
@@ -254,18 +254,18 @@ class FunctionEvaluator:
         remedy = "Give the optimizer a function that proposes, or search in a workspace, which has models."
         raise SettingsError([Problem("optimizer", "one that asks a model", "one that needs none", remedy)])
 
-    async def pay(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    async def pay(self, work: Sequence[PlaybookTasks], ledger: Ledger, came: OnPaid) -> PaidCells:
         waits = inspect.iscoroutinefunction(self.score) or inspect.iscoroutinefunction(type(self.score).__call__)
-        return await (self._one_by_one(work, ledger, failed) if waits else self._in_batches(work, ledger, failed))
+        return await (self._one_by_one(work, ledger, came) if waits else self._in_batches(work, ledger, came))
 
-    async def _in_batches(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    async def _in_batches(self, work: Sequence[PlaybookTasks], ledger: Ledger, came: OnPaid) -> PaidCells:
         items, paid = self._named(work), PaidCells()
-        while new := self._next_batch(items, ledger, failed):
+        while new := self._next_batch(items, ledger, came):
             paid |= new
             await asyncio.sleep(0)
         return paid
 
-    def _next_batch(self, items: Iterator[NamedItem], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    def _next_batch(self, items: Iterator[NamedItem], ledger: Ledger, came: OnPaid) -> PaidCells:
         """Score the next items, as many as there is time for; nothing if there are no more."""
         new: PaidCells = {}
         begun = time.perf_counter()
@@ -277,9 +277,9 @@ class FunctionEvaluator:
             new[run_key(playbook, item)] = self._cells(playbook, item, names, scores)
             if time.perf_counter() - begun > BATCH_SECONDS:
                 break
-        return self._store(new, ledger, failed) if new else new
+        return self._store(new, ledger, came) if new else new
 
-    async def _one_by_one(self, work: Sequence[PlaybookTasks], ledger: Ledger, failed: OnFailure) -> PaidCells:
+    async def _one_by_one(self, work: Sequence[PlaybookTasks], ledger: Ledger, came: OnPaid) -> PaidCells:
         paid: PaidCells = {}
 
         async def one(named: NamedItem) -> None:
@@ -293,8 +293,7 @@ class FunctionEvaluator:
             facts = [cell.fact(self.clock(), self.by) for cell in cells if cell.value is not None]
             if not all([await self.journal.add(fact) for fact in facts]):
                 cells = self._agreed(cells)
-            if len(facts) < len(cells):
-                failed(cells)
+            came([cells])
             paid[run_key(playbook, item)] = cells
 
         async with aclosing(in_order(self._named(work), one, at_once=self.at_once)) as coming:
@@ -340,15 +339,14 @@ class FunctionEvaluator:
             for name, metric, score in zip(names, self.metrics, scores, strict=True)
         ]
 
-    def _store(self, new: PaidCells, ledger: Ledger, failed: OnFailure) -> PaidCells:
+    def _store(self, new: PaidCells, ledger: Ledger, came: OnPaid) -> PaidCells:
         """Store new cells as facts, and return them."""
         at, by = self.clock(), self.by
         every = [cell for cells in new.values() for cell in cells]
         with _no_garbage_collection():
             facts = [cell.fact(at, by) for cell in every if cell.value is not None]
             known = len(facts) - self.store.append(facts)
-        if len(facts) < len(every):
-            failed([cell for cell in every if cell.value is None])
+        came(new.values())
         costs = [cost_of(cells) for cells in new.values()]
         ledger.spend(sum(usd for usd, _ in costs), sum(tokens for _, tokens in costs))
         return {run: self._agreed(cells) for run, cells in new.items()} if known else new

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from seedbed.errors import BudgetSpent, NotFound, QuotaSpent
+from seedbed.errors import BudgetSpent, NotFound, PlaybookError, QuotaSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.identity import unit_of
 from seedbed.evaluation.datasets.seal import expect_open
@@ -26,11 +26,13 @@ from seedbed.evolution.plan import Plan
 from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.evolution.searches import Evolution, SearchStep
+from seedbed.playbooks.changes import escapes
 from seedbed.playbooks.library import Library
 from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.spending.account import Account
-from seedbed.storage.store import Digest, Fact, Json, digest
+from seedbed.stage.bounds import bounds, under
+from seedbed.storage.store import Digest, Fact, Json, digest, short
 
 FINAL_SHARE = 0.25
 """At most this share of the runs is reserved for the final rounds, which confirm which candidate is best."""
@@ -73,7 +75,8 @@ async def evolve(
     tasks = (*plan.select, *plan.reflect, *plan.confirm)
     expect_open(library.store, tasks, (demo.inputs for demos in plan.start.demos.values() for demo in demos))
     expect_answers(evaluator.metrics, tasks)
-    return await _SearchLoop(plan, evaluator, library, because, options or {}, on_event).run()
+    with under(plan.start):  # its rules hold for every candidate, whatever the candidate says
+        return await _SearchLoop(plan, evaluator, library, because, options or {}, on_event).run()
 
 
 @dataclass
@@ -91,7 +94,7 @@ class _SearchLoop:
         self.units = {task.id: unit_of(task) for task in plan.select}
         self.steps: list[SearchStep] = []
         self._best_at, self._best_place = -1, 0
-        self.account = Account(plan.budget)
+        self.account = Account(plan.budget, within=bounds().ledger)
         self.payments = Payments(self._register(), self.evaluator, self.account)
         self.search = Search(
             plan.start, plan.reflect.tasks, self._pool(), plan.seed, self.payments.perform, self._transcript
@@ -211,6 +214,7 @@ class _SearchLoop:
                 return over
             if not offers:
                 return "the optimizer had nothing more to offer"
+            self._expect_bounded(offers)
             cells, short = await self._try(offers)
             self._record_step(offers, self.account.runs - runs)
             await self.plan.optimizer.tell(cells)
@@ -222,6 +226,13 @@ class _SearchLoop:
                 return f"{idle} steps brought nothing better"
             if self.plan.enough is not None and self.steps[-1].score >= self.plan.enough:
                 return f"{self.plan.enough:g} was enough"
+
+    def _expect_bounded(self, offers: Sequence[Offer]) -> None:
+        """Refuse an offer that reaches what only people change, whichever optimizer makes it. Raises PlaybookError."""
+        name = self.plan.optimizer.identity.get("optimizer")
+        for offer in offers:
+            if offer.playbook.digest not in self.pool and (wrong := escapes(self.plan.start, offer.playbook)):
+                raise PlaybookError(wrong, f"{name} offers {short(offer.playbook.digest)}")
 
     async def _try(self, offers: Sequence[Offer]) -> tuple[list[Cell], bool]:
         """The cells of the offers that were paid, and whether the budget ran out."""

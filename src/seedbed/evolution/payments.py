@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from seedbed.errors import BudgetSpent
+from seedbed.errors import BudgetSpent, PlaybookError, Problem
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evolution.evaluators import (
@@ -77,7 +77,7 @@ class Payments:
         rest = todo
         if before:
             rest = [(each, [item for item in items if run_key(each, item) not in before]) for each, items in todo]
-        paid = await self.evaluator.pay([work for work in rest if work[1]], self.account.ledger, self._failed)
+        paid = await self.evaluator.pay([work for work in rest if work[1]], self.account.ledger, self._came)
         if self.account.ledger.is_short:
             self.evaluator.store.append([self.fact("round", f"{self._rounds - 1}/short", {"runs": 0, "tasks": 0})])
             self.fresh -= {playbook.digest for playbook, _ in todo}  # some of their cells are known by now
@@ -94,7 +94,12 @@ class Payments:
         return [cell for cells in again.values() for cell in cells]
 
     async def perform(self, name: str, playbook: Playbook, inputs: Any) -> Run:
-        """A run that helps with the search. A run of the same name is not paid twice."""
+        """A run that helps with the search. A run of the same name is not paid twice.
+
+        Raises PlaybookError for a playbook with a program: an optimizer asks models, and runs no code of its own here.
+        """
+        if playbook.program:
+            raise PlaybookError([Problem("program", playbook.program, "no program, in a run that helps with a search")])
         if self.room == 0:
             raise BudgetSpent(f"found no run left of {self.account.budget}; expected one for {name}")
         self.account.reserve(1)
@@ -147,10 +152,15 @@ class Payments:
         (theirs,) = self.evaluator.store.facts(Query(kind="round", key=ours.key))
         return theirs.body
 
-    def _failed(self, cells: Iterable[Cell]) -> None:
-        """Store failed runs, unless they may have failed because the money ran out."""
+    def _came(self, runs: Iterable[Sequence[Cell]]) -> None:
+        """Store which runs failed, unless they may have failed because the money ran out.
+
+        Raises RunError if all runs of the search so far failed for one reason.
+        """
         if not self.account.ledger.is_short:
-            self.evaluator.store.append(self._failures.new(cells, self.evaluator.clock(), self.evaluator.by))
+            at, by = self.evaluator.clock(), self.evaluator.by
+            if facts := [fact for cells in runs for fact in self._failures.after(cells, at, by)]:
+                self.evaluator.store.append(facts)
 
     def _affordable(self, todo: list[PlaybookTasks], free: set[RunKey]) -> int:
         """How many tasks of each playbook the budget allows."""

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Self, TypedDict, Unpack
 
 from seedbed import documents
-from seedbed.errors import DatasetError, PlaybookError, Problem, SettingsError, shown
+from seedbed.errors import DatasetError, PlaybookError, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import better
 from seedbed.evolution.allocation import Allocation, Pooling
 from seedbed.evolution.evaluators import Evaluator
 from seedbed.evolution.optimizers.reflection import Propose
 from seedbed.evolution.optimizers.registry import SearchInputs, make_optimizer
-from seedbed.evolution.protocols import Optimizer
+from seedbed.evolution.protocols import Optimizer, Setting, at_least, check_settings
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import is_whole
 from seedbed.spending.account import Budget
 from seedbed.storage.store import Json
 
@@ -62,8 +63,7 @@ class Plan:
     def __post_init__(self) -> None:
         if not len(self.select):
             raise DatasetError([Problem("tasks", "no select tasks", "at least one to choose by")])
-        if self.patience is not None and self.patience < 1:
-            raise SettingsError([Problem("patience", shown(self.patience), "a number of steps, at least 1")])
+        check_settings("", patience=_steps(self.patience))
         parts: dict[str, str] = {}
         problems = []
         for part in PARTS:
@@ -153,6 +153,24 @@ class SearchOptions:
     seed: int = 0
     metrics: tuple[str, ...] = ("exact_match",)
 
+    def __post_init__(self) -> None:
+        check_settings(
+            "",
+            budget=(self.budget, isinstance(self.budget, str | Budget), "what may be spent, such as 400 runs or $2"),
+            instructions=(self.instructions, _are_texts(self.instructions), 'a list of texts: ["Answer briefly."]'),
+            gene=(self.gene, isinstance(self.gene, str | None), "the path of a gene"),
+            demos=at_least(0, self.demos),
+            reflector=(
+                self.reflector,
+                isinstance(self.reflector, str | None) or callable(self.reflector),
+                "the name of a model, or a function that proposes texts",
+            ),
+            patience=_steps(self.patience),
+            surrogate=(self.surrogate, isinstance(self.surrogate, bool), "true or false"),
+            seed=(self.seed, is_whole(self.seed), "a whole number"),
+            metrics=(self.metrics, bool(self.metrics) and _are_texts(self.metrics), 'a list of names: ["exact_match"]'),
+        )
+
     def pin(self, plan: Plan, library: Library) -> Self:
         """The options with digests in place of names, all of it stored: files may change before the search resumes."""
         parts = {name: part for name, part in (("reflect", plan.reflect), ("select", plan.select)) if len(part)}
@@ -189,6 +207,16 @@ class SearchOptions:
             seed=body["seed"],
             metrics=tuple(body["metric"]),
         )
+
+
+def _steps(patience: int | None) -> Setting:
+    """How long a search is patient; None is for ever."""
+    value, fits, expected = at_least(1, 1 if patience is None else patience)
+    return value, fits, f"a number of steps, {expected}"
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 def plan_search(start: Playbook, tasks: Dataset, options: SearchOptions, confirm: Dataset | None = None) -> Plan:
@@ -254,5 +282,9 @@ def _read_texts(path: Path) -> list[str]:
         return texts
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise PlaybookError([Problem("file", str(wrong), "a readable file of texts")], str(path)) from None
+    except OSError as wrong:
+        failure, remedy = wrong.strerror or "an unreadable file", "Check the path."
+        raise PlaybookError([Problem("file", failure, "a file of texts, one a line", remedy)], str(path)) from None
+    except UnicodeDecodeError as wrong:
+        failure, remedy = f"a byte that is not UTF-8, number {wrong.start}", "Save it as UTF-8."
+        raise PlaybookError([Problem("file", failure, "UTF-8 text", remedy)], str(path)) from None

@@ -15,6 +15,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evolution.pool import Offer, Pool
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import is_whole
 from seedbed.runs.run import Run
 from seedbed.storage.store import Json
 
@@ -100,7 +101,7 @@ Setting: TypeAlias = tuple[object, bool, str]
 
 
 def at_least(least: int, value: int) -> Setting:
-    return value, value >= least, f"at least {least}"
+    return value, is_whole(value) and value >= least, f"at least {least}, a whole number"
 
 
 def check_settings(source: str, **settings: Setting) -> None:
@@ -110,4 +111,14 @@ def check_settings(source: str, **settings: Setting) -> None:
         raise SettingsError(problems, source)
 
 
-__all__ = ["Offer", "Operator", "Optimizer", "Performs", "Search", "at_least", "check_settings", "settings_of"]
+__all__ = [
+    "Offer",
+    "Operator",
+    "Optimizer",
+    "Performs",
+    "Search",
+    "Setting",
+    "at_least",
+    "check_settings",
+    "settings_of",
+]

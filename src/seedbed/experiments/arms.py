@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -30,7 +31,11 @@ ArmPlans = Sequence[tuple[Playbook, ArmItems]]
 def run_arms(
     arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
-    """The cells of each arm, unit by unit: known ones, or those of new runs, here or by other processes."""
+    """The cells of each arm, unit by unit: known ones, or those of new runs, here or by other processes.
+
+    Which arm goes first at a unit is drawn from the experiment, so that a metric or a judge that remembers cannot tell
+    whose answer it is shown; other processes get each arm by itself.
+    """
     return (_cells_by_workers if context.remote else _cells)(arms, metric, replace(context, tries=TRIES), failed)
 
 
@@ -67,11 +72,13 @@ async def _cells(
     pays = [await _payer(playbook, [*chain(*plan)], metric, context, failed) for playbook, plan in arms]
 
     async def perform(number: int) -> list[list[Cell]]:
-        each_run = zip(*(plan[number] for _, plan in arms), strict=True)
-        turns = [(pay, item) for run in each_run for pay, item in zip(pays, run, strict=True)]
-        async with aclosing(in_order(turns, lambda turn: turn[0](turn[1]), at_once=context.at_once)) as coming:
-            cells = [cell async for cell in coming]
-        return [cells[arm :: len(arms)] for arm in range(len(arms))]
+        turns = [(pay, item) for pay, (_, plan) in zip(pays, arms, strict=True) for item in plan[number]]
+        places = random.Random(f"{failed.of} {turns[0][1][0].id}").sample(range(len(turns)), len(turns))
+        drawn = [turns[place] for place in places]
+        async with aclosing(in_order(drawn, lambda turn: turn[0](turn[1]), at_once=context.at_once)) as coming:
+            cells = dict(zip(places, [cell async for cell in coming], strict=True))
+        size = len(turns) // len(arms)
+        return [[cells[arm * size + place] for place in range(size)] for arm in range(len(arms))]
 
     largest = len(arms) * max(map(len, arms[0][1]))
     numbers = range(len(arms[0][1]))
@@ -105,7 +112,7 @@ async def _settle(cell: Cell, failed: FailedRuns, context: EvaluationContext) ->
     """The cell, or its earlier failure in this experiment; a new failure is recorded."""
     if cell.key in failed:
         return failed[cell.key]
-    for fact in failed.new([cell], context.clock(), context.by):
+    for fact in failed.after([cell], context.clock(), context.by):
         await context.journal.add(fact)
     return cell
 
@@ -113,18 +120,28 @@ async def _settle(cell: Cell, failed: FailedRuns, context: EvaluationContext) ->
 async def _cells_by_workers(
     arms: ArmPlans, metric: Metric, context: EvaluationContext, failed: FailedRuns
 ) -> AsyncGenerator[list[list[Cell]], None]:
-    """The same by other processes: each arm in its order, both at the same time."""
+    """The same by other processes: each arm in its order, both at the same time. What has failed before is not run."""
     assert context.remote
-    streams = [context.remote.cells(playbook, [*chain(*plan)], [metric], context) for playbook, plan in arms]
+    remote, earlier = context.remote, {cell.key: cell for cell in failed.cells}
 
-    async def take(stream: AsyncGenerator[Sequence[Cell], None], count: int) -> list[Cell]:
-        cells = [(await anext(stream))[0] for _ in range(count)]
-        return cells if context.ledger.is_short else [await _settle(cell, failed, context) for cell in cells]
+    async def stream(playbook: Playbook, plan: ArmItems) -> AsyncGenerator[list[Cell], None]:
+        naming = Naming(playbook.digest, context.identity(playbook), [metric.identity])
+        known = [[earlier.get(naming(*item).cells[0]) for item in unit] for unit in plan]
+        todo = [
+            item
+            for unit, cells in zip(plan, known, strict=True)
+            for item, cell in zip(unit, cells, strict=True)
+            if not cell
+        ]
+        async with aclosing(remote.cells(playbook, todo, [metric], context)) as coming:
+            for unit in known:
+                cells = [cell or (await anext(coming))[0] for cell in unit]
+                yield cells if context.ledger.is_short else [await _settle(cell, failed, context) for cell in cells]
 
+    streams = [stream(playbook, plan) for playbook, plan in arms]
     try:
-        for number in range(len(arms[0][1])):
-            counts = [len(plan[number]) for _, plan in arms]
-            yield list(await asyncio.gather(*map(take, streams, counts)))
+        for _ in arms[0][1]:
+            yield list(await asyncio.gather(*map(anext, streams)))
     finally:
-        for stream in streams:
-            await stream.aclose()
+        for each in streams:
+            await each.aclose()

@@ -37,7 +37,7 @@ from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.store import Digest, Json, Store, digest, short
 
 AnswerWatcher = Callable[[Answer], None]
-"""Called with what the stopping rule says after each unit."""
+"""Called with what the stopping rule says after each unit; after the verdict with a SliceProgress, if tags follow."""
 
 
 async def compare(
@@ -91,7 +91,7 @@ async def compare(
     best = verdicts[0] if len(chosen) == 1 else rank(verdicts)
     for terms in options.slices if (best.finding, best.mode) == ("superior", "confirmatory") else ():
         candidate = next(each for each in chosen if each.digest == best.candidate)
-        best = replace(best, slices=await decide_slices(control, candidate, best, metric, context, terms))
+        best = replace(best, slices=await decide_slices(control, candidate, best, metric, context, terms, watch))
     return best
 
 
@@ -174,6 +174,7 @@ async def _perform(
                 watch(answer)
             if answer.verdict != "continue":
                 break
+    failed.one_reason.end()
     evidence = evidence_of(context.store, test.cells, plan.digest)
     verdict = test.verdict(evidence=evidence, judges=_judges(context.store, plan.metric), replay=replay)
     verdict = replace(verdict, why=registered.why, hacking=hacking(context.store, verdict))

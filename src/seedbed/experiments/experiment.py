@@ -155,7 +155,8 @@ class Experiment:
         if self.edition == 1:  # the same
             del body["edition"]
         if self.inputs is None:  # the same
-            return {name: value for name, value in body.items() if name not in ("inputs", "mode", "attempt")}
+            absent = ("inputs",) if self.mode else ("inputs", "mode", "attempt")
+            return {name: value for name, value in body.items() if name not in absent}
         return {**body, "inputs": list(self.inputs)}
 
     @property

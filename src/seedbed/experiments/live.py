@@ -23,7 +23,7 @@ from seedbed.errors import NotFound, Problem, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.evidence import facts_by_key, line_of
-from seedbed.experiments.experiment import EDITION, Experiment
+from seedbed.experiments.experiment import EDITION, Design, Experiment
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import Verdict, record_verdict, register
 from seedbed.stats.monitors import CONCENTRATIONS, LOOK_ERROR, OLD_CONCENTRATIONS, SampleRatio
@@ -86,6 +86,13 @@ class LiveSource:
             ends.append(next((each.number for each in moves if _served(each.body["to"], canary) != served), math.inf))
         return after, min(ends)
 
+    def has_outcomes(self, store: Store, before: float = math.inf) -> bool:
+        """Whether any feedback on its exposures was known before that fact. Raises NotFound."""
+        after, _ = self.span(store)
+        shown = {fact.key for fact in store.facts(Query(kind="exposure", subject=self.exposures, after=after))}
+        feedback = store.facts(Query(kind="feedback", after=after)) if shown else ()
+        return any(fact.subject in shown and fact.number < before for fact in feedback)
+
     def arrivals(self, store: Store, metric: str) -> Iterator[Fact]:
         """Exposures, and all feedback of that name, in the order of arrival. Raises NotFound."""
         after, until = self.span(store)
@@ -109,11 +116,10 @@ def is_live(plan: Experiment | Json) -> bool:
     return isinstance(metric, dict) and metric.keys() == {"feedback"}
 
 
-def plan_live(
-    source: LiveSource, control: Digest, candidate: Digest, metric: str, *, alpha: float, channel: str = ""
-) -> Experiment:
-    """The experiment that will be read. `channel` is the one whose error budget pays for it."""
-    rule = Betting(alpha=alpha).state()
+def plan_live(source: LiveSource, control: Digest, candidate: Digest, metric: str, design: Design) -> Experiment:
+    """The experiment that will be read. Of the design only the error rate, the channel whose error budget pays for it,
+    the mode and the attempt count."""
+    rule = Betting(alpha=design.alpha).state()
     return Experiment(
         control=control,
         candidate=candidate,
@@ -123,7 +129,9 @@ def plan_live(
         rule={key: value for key, value in rule.items() if key != "outcomes"},
         order=(),
         hypothesis=f"{short(candidate)} is better than {short(control)} by {metric}, live",
-        channel=channel,
+        channel=design.channel,
+        mode=design.mode,
+        attempt=design.attempt,
         edition=EDITION,
     )
 

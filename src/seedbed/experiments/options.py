@@ -11,6 +11,7 @@ from seedbed.experiments.experiment import RULE_NAMES, Design, Mode, RuleChoice
 from seedbed.experiments.proof.attempts import AttemptTerms
 from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.slices import SliceTerms
+from seedbed.playbooks.values import is_number, is_whole
 from seedbed.plugins import suggestion
 from seedbed.stats.sequential.betting import BettingGoal
 
@@ -95,21 +96,24 @@ class Comparing:
 
         def expect(holds: bool, path: str, actual: object, expected: str) -> None:
             if not holds:
-                problems.append(Problem(path, str(actual), expected))
+                problems.append(Problem(path, shown(actual), expected))
 
-        if self.rule_name is not None and self.rule_name not in RULE_NAMES:
+        name = self.rule_name
+        if name is not None and not (isinstance(name, str) and name in RULE_NAMES):
             known = ", ".join(RULE_NAMES)
-            remedy = suggestion(str(self.rule_name), RULE_NAMES)
-            problems.append(Problem("rule", shown(self.rule_name), f"one of {known}", remedy))
-        expect(
-            self.goal in get_args(BettingGoal), "goal", shown(self.goal), f"one of {', '.join(get_args(BettingGoal))}"
-        )
+            problems.append(Problem("rule", shown(name), f"one of {known}", suggestion(str(name), RULE_NAMES)))
+        expect(self.goal in get_args(BettingGoal), "goal", self.goal, f"one of {', '.join(get_args(BettingGoal))}")
         alpha = USUAL_ALPHA if self.alpha is None else self.alpha
-        expect(0 < alpha < 0.5, "alpha", alpha, "above 0 and below 0.5")
+        expect(is_number(alpha) and 0 < alpha < 0.5, "alpha", alpha, "above 0 and below 0.5")
         for path, size in (("effect", self.effect), ("margin", self.margin)):
-            expect(size is None or 0 < size < 1, path, size, "above 0 and below 1")
-        expect(self.replicates >= 1, "replicates", self.replicates, "at least 1")
-        expect(min(self.first_replicates) >= 0, "first_replicate", self.first_replicate, "at least 0")
+            expect(size is None or (is_number(size) and 0 < size < 1), path, size, "above 0 and below 1")
+        expect(isinstance(self.discordance, int | float | None), "discordance", self.discordance, "a share, up to 1")
+        count, first = self.replicates, self.first_replicates
+        expect(is_whole(count) and count >= 1, "replicates", count, "at least 1, a whole number")
+        fits = isinstance(first, tuple) and len(first) == 2 and all(is_whole(each) and each >= 0 for each in first)
+        expect(fits, "first_replicate", self.first_replicate, "at least 0, a whole number or two")
+        expect(is_whole(self.seed), "seed", self.seed, "a whole number")
+        expect(isinstance(self.channel, str), "channel", self.channel, "the name of a channel")
         return problems or [*self._misfits()]
 
     def _misfits(self) -> list[Problem]:

@@ -101,7 +101,10 @@ class Registration:
             return "a playbook was compared with itself"
         if self.replayed:
             return "replays prove nothing about live runs"
-        return "" if self.options.attempts else "no channel serves the control"
+        terms = self.options.attempts
+        if terms and self._alpha > terms.most:
+            return f"an error rate of {self._alpha:g} releases nothing, as at most {terms.most:g} may"
+        return "" if terms else "no channel serves the control"
 
     def _attempt(self, parts: Sequence[_Part], taken: Mapping[str, Any]) -> list[Registered]:
         """The experiments of an attempt with this level and number."""
@@ -138,8 +141,8 @@ class Registration:
         library = Library(self._store, self.context.by)
         for playbook in (self.control, candidate):  # `verify` needs both
             library.keep(playbook, because="compared")
-        draws = (self.options.seed, self.options.first_replicates)
-        known = freshness(library, self.control, candidate, self.tasks, draws=draws, before=before)
+        draft = self._plan(candidate, self.tasks, self.options.design(self._alpha, self.options.registered_rule()))
+        known = freshness(library, draft, self.tasks, before=before)
         tasks, why = self.tasks, known.exploratory
         if self.options.fresh:
             tasks, why = fresh_units(tasks, known, inputs_read(self.control, candidate)), ""

@@ -58,7 +58,7 @@ class TaskIndependent(Sign):
 
     def __str__(self) -> str:
         return (
-            f"outputs score only {self.gap:+.3f} better at their own task than at others (z {self.z:.1f}); those of "
+            f"outputs score only {self.gap:+.3f} better on their own task than on others (z {self.z:.1f}); those of "
             f"the control {self.control_gap:+.3f}"
         )
 
@@ -91,7 +91,7 @@ class Flattery(Sign):
         return self.outputs > 1  # one may be a coincidence, such as the review of a product
 
     def __str__(self) -> str:
-        return f"{self.outputs} of {self.tasks} outputs address the judge, for example at task {self.first}"
+        return f"{self.outputs} of {self.tasks} outputs address the judge, for example on task {self.first}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class AnswerKey(Sign):
         return self.answers > 0
 
     def __str__(self) -> str:
-        return f"{self.answers} expected answers stand in changed texts, for example that of task {self.first}"
+        return f"{self.answers} expected answers occur in changed texts, for example that of task {self.first}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from seedbed.errors import NotFound, Problem, SettingsError, StoreDamaged, shown
 from seedbed.experiments.experiment import Unit
+from seedbed.stats.sequential.rule import Answer
 from seedbed.stats.slices import SliceFinding
 from seedbed.storage.store import Digest, Json, Query, Store, short
 
@@ -38,6 +39,16 @@ class SliceTerms:
             for tag in sorted({tag for task in unit for tag in task.tags}):
                 places.setdefault(tag, []).append(place)
         return {tag: places[tag] for tag in sorted(places) if len(places[tag]) >= self.least}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceProgress(Answer):
+    """How far the tags are decided: `open` of `tags` are not, after `tasks` units in all. The rest is the answer of the
+    verdict, which stays."""
+
+    tasks: int
+    tags: int
+    open: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,10 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from operator import eq, ge, gt, le, lt, ne
 
-from seedbed.errors import DatasetError, Problem, SettingsError, shown
+from seedbed.errors import DatasetError, Problem, SettingsError, expect_type, shown
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.replay.history import History, PastRun, draw_history, find_past_runs
+from seedbed.playbooks.values import is_whole
 from seedbed.runs.cassette import ReplayMode
 from seedbed.storage.store import Digest, Store
 
@@ -37,10 +38,12 @@ class PastRuns:
     expected: Dataset | None = None
 
     def __post_init__(self) -> None:
+        expect_type(self.mode, str, "mode", "strict, lenient, or fork:K")
         ReplayMode.parse(self.mode)
+        expect_type(self.where, str, "where", 'conditions in words, such as "score >= 0.2"')
         _conditions(self.where)
-        if self.sample is not None and self.sample < 1:
-            raise SettingsError([Problem("sample", str(self.sample), "at least 1")])
+        if self.sample is not None and not (is_whole(self.sample) and self.sample >= 1):
+            raise SettingsError([Problem("sample", shown(self.sample), "at least 1, a whole number")])
 
     def draw(self, store: Store, playbook: Digest, metric: str, seed: int) -> History:
         """The past runs of a playbook that are chosen, as tasks. Raises DatasetError if there are none."""
@@ -69,6 +72,8 @@ class LiveTraffic:
     def __post_init__(self) -> None:
         if not self.channels:
             raise SettingsError([Problem("channels", "none", "the name of a channel")])
+        for each in self.channels:
+            expect_type(each, str, "channels", "the name of a channel")
 
 
 past_runs = PastRuns

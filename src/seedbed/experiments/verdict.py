@@ -298,7 +298,7 @@ def in_words(verdict: Verdict, rule: Json, names: tuple[str, str] | None = None,
         "equivalent": f"{new} and {old} differ by less than {margin:g}",
         "inferior": f"{new} is worse than {old}",
         "futile": f"{new} is not better than {old} by {least + (rule.get('effect') or 0.0):g}, as was hoped for",
-        "inconclusive": f"{verdict.tasks:,} {things or verdict.things} do not tell whether {new} is better than {old}",
+        "inconclusive": f"{verdict.tasks:,} {things or verdict.things} do not show whether {new} is better than {old}",
         "invalid": verdict.because,
     }[verdict.finding]
 

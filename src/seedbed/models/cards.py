@@ -11,7 +11,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -19,20 +19,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import SecretStr, ValidationError
 
-from seedbed.errors import Problem, SettingsError, shown
+from seedbed.errors import Problem, SettingsError, in_words, shown
 from seedbed.models.prices import look_up
 from seedbed.plugins import load, suggestion
 from seedbed.settings import Card, reveal, without_secrets
 from seedbed.settings.models import OURS, check_fallbacks
+from seedbed.settings.section import join, unknown_key
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from pydantic_core import ErrorDetails
 
 ChatModel: TypeAlias = "BaseChatModel"
 """A live LangChain chat model."""
 
 BASE_FIELDS = ("cache", "callbacks", "custom_get_token_ids", "metadata", "name", "rate_limiter", "tags", "verbose")
 """Fields of every LangChain model that do not affect its answers."""
+
+SET_THEM = "Correct args, or set what it asks for."
 
 _FREE = {OURS[name] for name in ("embedded", "scripted", "table")}
 """Models that answer inside this process, at no cost."""
@@ -89,9 +93,12 @@ class Model:
         try:
             return kind(**args)
         except Exception as error:  # noqa: BLE001 - raised anew without its cause, which may quote the arguments
-            remedy = "Correct args, or set what it asks for"
             expected = f"arguments that {self.card.class_path} accepts"
-            raise self._error("args", _describe(error), expected, remedy) from None
+            if isinstance(error, ValidationError):
+                at = f"models.{self.name}.args"
+                raise SettingsError(_wrong_arguments(error, kind, args, at, expected)) from None
+            failure = f"{type(error).__name__}: {shown(str(error), 300)}"
+            raise self._error("args", failure, expected, SET_THEM) from None
 
     def redact(self, text: str) -> str:
         """A text without the secrets of this model, which its provider may quote in an error."""
@@ -231,13 +238,40 @@ def _total_price(model: Model) -> float:
     return math.inf if price is None else sum(price)
 
 
-def _describe(error: Exception) -> str:
-    """What an error says about arguments, without quoting them."""
-    if isinstance(error, ValidationError):
-        details = error.errors(include_input=False, include_url=False)
-        texts = (f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in details)
-        return "; ".join(text.removeprefix(": ") for text in texts)
-    return f"{type(error).__name__}: {shown(str(error), 300)}"
+def _wrong_arguments(
+    error: ValidationError, kind: type[BaseChatModel], args: Mapping[str, Any], at: str, accepted: str
+) -> list[Problem]:
+    """What is wrong with the arguments of a model, each at its place and without quoting it."""
+    problems: dict[str, Problem] = {}
+    for each in error.errors(include_url=False):
+        place, value = _place(each, args)
+        path = join(at, *place)
+        if each["type"] == "extra_forbidden":
+            known = [name for name in kind.model_fields if name not in BASE_FIELDS]
+            problem = unknown_key(path, str(place[-1]), known if len(place) == 1 else ["those that it has"])
+        elif each["type"] == "missing":
+            problem = Problem(path, "nothing", "a value", SET_THEM)
+        else:
+            words = in_words(each["type"], each["msg"].removeprefix("Value error, expected "), each.get("ctx", {}))
+            own = words.removeprefix("Value error, ")  # what the model says is wrong
+            said = (own, accepted) if own != words else (type(value).__name__, words)
+            problem = Problem(path, *said, SET_THEM)
+        if path in problems:  # another type that it may have
+            problem = replace(problem, expected=f"{problems[path].expected} or {problem.expected}")
+        problems[path] = problem
+    return list(problems.values())
+
+
+def _place(each: ErrorDetails, args: Mapping[str, Any]) -> tuple[list[int | str], Any]:
+    """Where an argument is wrong, and its value; pydantic puts the types that it tried in between."""
+    place: list[int | str] = []
+    value: Any = args
+    for key in each["loc"]:
+        within = key in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(key, int)
+        if within or each["type"] == "missing":
+            place.append(key)
+            value = value[key] if within else None
+    return place, value
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Literal
 
 from seedbed.errors import Problem, shown
 from seedbed.playbooks.genes import edited_characters, flatten, genes
-from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.playbook import Playbook, as_playbook
+from seedbed.playbooks.rules import locks
 from seedbed.playbooks.values import is_number
 from seedbed.playbooks.word_diff import changed_parts
+from seedbed.storage.store import short
 
 DiffPiece = tuple[Literal["kept", "removed", "added"], str]
 
@@ -52,8 +55,9 @@ def _shown(value: object) -> str:
     return f"{value:g}" if is_number(value) else shown(value, 200)
 
 
-def diff(before: Playbook, after: Playbook) -> list[Change]:
-    """Every leaf that differs, in the order of the documents."""
+def diff(before: Playbook | Path | str, after: Playbook | Path | str) -> list[Change]:
+    """Every leaf that differs between two playbooks or files of them, in the order of the documents."""
+    before, after = as_playbook(before), as_playbook(after)
     old, new = flatten(before), flatten(after)
     was, now = {**_rounds(before), **old}, {**_rounds(after), **new}
     return [Change(path, was.get(path), now.get(path)) for path in {**old, **new} if was.get(path) != now.get(path)]
@@ -62,6 +66,42 @@ def diff(before: Playbook, after: Playbook) -> list[Change]:
 def _rounds(playbook: Playbook) -> dict[str, int]:
     """The limit of rounds of each loop, also where it is the default."""
     return {f"steps.{step.name}.until.at_most": step.until.at_most for step in playbook.all_steps() if step.until}
+
+
+def escapes(before: Playbook, after: Playbook) -> list[Problem]:
+    """What `after` frees itself from that binds `before`: rules, locks, bounds of numbers, and the code that it runs.
+
+    Only a person changes these; nothing that evolves may.
+    """
+    remedy = "Only a person may change it."
+    problems = [*before.loosened_by(after), *beyond_bounds(before, after)]
+    gone = [lock for lock in before.locked if lock not in after.locked]
+    problems += [Problem("locked", f"no lock on {lock}", f"{lock} locked", remedy) for lock in gone]
+    problems += [
+        Problem(each.path, "another value", "a locked value as it was", remedy)
+        for each in (diff(before, after) if before.locked else ())
+        if any(locks(lock, each.path) for lock in before.locked)
+    ]
+    if before.program != after.program:
+        actual, expected = (shown(each.program) if each.program else "no program" for each in (after, before))
+        problems.append(Problem("program", actual, expected, remedy))
+    if new := sorted(after.opened - before.opened):
+        actual = f"{', '.join(map(short, new))}, which it did not open"
+        problems.append(Problem("steps.opens.playbook", actual, "only playbooks that it opened", remedy))
+    return problems
+
+
+def beyond_bounds(before: Playbook, after: Playbook) -> Iterator[Problem]:
+    """Numbers that leave the bounds they had: a change to a playbook may have moved the bounds as well."""
+    for name, was in before.parameters.items():
+        now = after.parameters.get(name)
+        if now is None or not is_number(now.value):
+            continue
+        below = was.low is not None and now.value < was.low
+        above = was.high is not None and now.value > was.high
+        if below or above:
+            actual = f"{now.value:g}, beyond its bound of {was.low if below else was.high:g}"
+            yield Problem(f"parameters.{name}", actual, "a number within its bounds")
 
 
 def excess(before: Playbook, after: Playbook, *, number: float, text: float) -> list[Problem]:

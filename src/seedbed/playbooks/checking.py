@@ -16,7 +16,7 @@ from seedbed.errors import Problem, shown
 from seedbed.playbooks.conditions import Until, earliest
 from seedbed.playbooks.loading import leaves
 from seedbed.playbooks.prompts import placeholders
-from seedbed.playbooks.rules import locks
+from seedbed.playbooks.rules import LISTS, locks
 from seedbed.playbooks.values import is_number
 
 EXPECTED = {
@@ -90,7 +90,8 @@ def _path(location: tuple[int | str, ...]) -> str:
             continue
         of_step = index >= 2 and location[index - 2] == "steps" and part in ("step", "together")
         of_scalar = index == len(location) - 1 and part in ("bool", "float", "str", "[key]")
-        if not (of_step or of_scalar or part.startswith(("constrained-", "function-"))):
+        of_rule = index == 3 and location[0] == "rules" and part in ("name", "rule")
+        if not (of_step or of_scalar or of_rule or part.startswith(("constrained-", "function-"))):
             path += f".{part}" if path else part
     return path or "document"
 
@@ -374,3 +375,15 @@ class _DocumentCheck:
             )
         elif is_number(below) and not 0 <= below <= 1:
             yield Problem("rules.confirm_below", str(below), "between 0 and 1")
+        yield from self.count_problems()
+
+    def count_problems(self) -> Iterator[Problem]:
+        """A rule that permits has a highest number of calls; one that restricts begins after some."""
+        for level in LISTS:
+            wrong, right = ("more_than", "at_most") if level == "allow" else ("at_most", "more_than")
+            rules = _mapping(self.document.get("rules")).get(level)
+            for index, rule in enumerate(rules if isinstance(rules, list | tuple) else ()):
+                for action, conditions in _mapping(rule).items():
+                    if wrong in _mapping(conditions):
+                        path = f"rules.{level}[{index}].{action}.{wrong}"
+                        yield Problem(path, wrong, f"{right} in a rule under {level}")

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks.conditions import MOST_ROUNDS, StopRule, Until, earliest
-from seedbed.playbooks.playbook import MAX_TEXT, Parameter, Playbook
+from seedbed.playbooks.playbook import MAX_TEXT, Parameter, Playbook, as_playbook
 from seedbed.playbooks.rules import locks
 from seedbed.playbooks.values import is_number, thaw
 from seedbed.playbooks.word_diff import changed_parts, shared_words
@@ -169,8 +170,9 @@ def _plant(tree: Json, path: list[str], value: Any) -> None:
 # Genes
 
 
-def genes(playbook: Playbook) -> dict[str, Gene]:
-    """The genes of a playbook, by path."""
+def genes(playbook: Playbook | Path | str) -> dict[str, Gene]:
+    """The genes of a playbook, or of a file of one, by path."""
+    playbook = as_playbook(playbook)
     return {gene.path: gene for gene in _genes(playbook) if not any(locks(lock, gene.path) for lock in playbook.locked)}
 
 
@@ -228,8 +230,11 @@ def get(playbook: Playbook, path: str) -> Any:
     return _known(genes(playbook), path, playbook).value
 
 
-def with_genes(playbook: Playbook, values: Mapping[str, Any]) -> Playbook:
+def with_genes(playbook: Playbook | Path | str, values: Mapping[str, Any]) -> Playbook:
     """A new playbook with some genes changed. Raises PlaybookError with every value that is not allowed."""
+    playbook = as_playbook(playbook)
+    if not isinstance(values, Mapping):
+        raise PlaybookError([Problem("values", shown(values), "values by the paths of their genes, as a mapping")])
     known, flat = _parts(playbook)
     problems: list[Problem] = []
     for path, value in values.items():

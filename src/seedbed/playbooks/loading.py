@@ -1,19 +1,20 @@
 """Loading: from files to one document. `extends`, `overrides` and run-time overrides are resolved before hashing.
 
 A file that extends another is merged over it: mappings key by key, a step with a known name changes that step and a new
-one is added at the end, everything else replaces, and null removes. `overrides` and run-time overrides set single
-values by path, such as `roles.critic.system`.
+one is added at the end, lists of rules unite, everything else replaces, and null removes. `overrides` and run-time
+overrides set single values by path, such as `roles.critic.system`. Only they can drop a rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from seedbed import documents
 from seedbed.errors import PlaybookError, Problem, shown
+from seedbed.playbooks.rules import LISTS, Rules
 from seedbed.storage.store import Json
 
 SUFFIXES = ("", ".yaml", ".yml", ".json")
@@ -23,18 +24,23 @@ RUN_TIME = "override"
 
 @dataclass(frozen=True, slots=True)
 class ResolvedDocument:
-    """A resolved document, the file and line of each of its values, and what could not be resolved."""
+    """A resolved document, the file and line of each of its values, and what could not be resolved.
+
+    `loosened` are rules of a file that one extending it, or an override, does not keep.
+    """
 
     document: Json
     origins: dict[str, str]
     problems: tuple[Problem, ...] = ()
+    loosened: tuple[Problem, ...] = ()
 
 
 def load(path: Path | str, overrides: Mapping[str, object] | None = None) -> ResolvedDocument:
     """Read a file and everything it extends. Raises PlaybookError for cycles, missing parents and bad syntax."""
-    loaded = _load(Path(path), ())
+    loaded = _load(documents.file_path(path, "a playbook", PlaybookError), ())
     if overrides:
-        loaded = _override(loaded, overrides, dict.fromkeys(overrides, RUN_TIME))
+        changed = _override(loaded, overrides, dict.fromkeys(overrides, RUN_TIME))
+        loaded = replace(changed, loosened=(*loaded.loosened, *_loosened(loaded.document, changed.document, path)))
     return loaded
 
 
@@ -55,12 +61,17 @@ def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
     problems = list(_duplicate_steps(own.get("steps"), read)) if parents else []
     document: Json = {}
     origins: dict[str, str] = {}
+    loosened: list[Problem] = []
     for parent in parents:
         above = _load(parent, (*chain, real))
-        document = overlay(document, above.document)
+        document = _extend(document, above.document)
         origins |= above.origins
         problems += above.problems
-    document = overlay(document, own) if parents else own
+        loosened += above.loosened
+    base = document
+    document = _extend(document, own) if parents else own
+    if parents:
+        problems += _dropped_rules(base.get("rules"), own, read)
     origins |= {named: _place(read, raw) for named, raw, _ in leaves(own)}
     present = {named for named, _, _ in leaves(document)}
     origins = {named: place for named, place in origins.items() if named in present}
@@ -68,9 +79,57 @@ def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
         place = _place(read, "overrides")
         problems.append(Problem(f"overrides ({place})", shown(overrides), "a mapping of paths to values"))
     loaded = ResolvedDocument(document, origins, tuple(problems))
-    if not isinstance(overrides, dict):
-        return loaded
-    return _override(loaded, overrides, {name: _place(read, f"overrides.{name}") for name in overrides})
+    if isinstance(overrides, dict):
+        loaded = _override(loaded, overrides, {name: _place(read, f"overrides.{name}") for name in overrides})
+    if parents:
+        loosened += _loosened(base, loaded.document, path)
+    return replace(loaded, loosened=tuple(loosened))
+
+
+# Rules
+
+
+def _extend(below: Json, above: Json) -> Json:
+    """Merge a document over the one it extends: it can add rules, but not drop any."""
+    result, old, new = overlay(below, above), below.get("rules"), above.get("rules", {})
+    if not isinstance(old, dict):
+        return result
+    rules = overlay(old, new if isinstance(new, dict) else {})
+    for name in LISTS:
+        if isinstance(known := old.get(name), list):
+            own = new.get(name) if isinstance(new, dict) else None
+            rules[name] = [*known, *(rule for rule in own if rule not in known)] if isinstance(own, list) else known
+    return {**result, "rules": rules}
+
+
+def _dropped_rules(rules: object, own: Json, read: documents.Document) -> Iterator[Problem]:
+    """Lists of rules that a file sets to null."""
+    mine = own.get("rules", {})
+    known = rules if isinstance(rules, dict) else {}
+    for name in LISTS:
+        if name in known and (mine is None or (isinstance(mine, dict) and mine.get(name, ()) is None)):
+            path = f"rules.{name}"
+            remedy = f"Rules of a base are dropped under overrides: {{{path}: [...]}}."
+            yield Problem(f"{path} ({_place(read, path)})", "null", "rules to add", remedy)
+
+
+def _loosened(base: Json, document: Json, path: Path | str) -> list[Problem]:
+    """What a document allows that its base does not."""
+    try:
+        before, after = _rules(base), _rules(document)
+    except ValueError:  # whoever checks the document says so
+        return []
+    return [replace(each, path=f"{each.path} ({path})") for each in before.loosened_by(after)]
+
+
+def _rules(document: Json) -> Rules:
+    parameters = document.get("parameters")
+    named = parameters.items() if isinstance(parameters, dict) else ()
+    values = {name: item.get("value") if isinstance(item, dict) else item for name, item in named}
+    return Rules.model_validate(document.get("rules") or {}).with_threshold(values)
+
+
+# Documents
 
 
 def _duplicate_steps(steps: object, read: documents.Document) -> Iterator[Problem]:

@@ -201,7 +201,7 @@ def _assemble(flat: Json, rules: Rules, one: Playbook, other: Playbook) -> Playb
 def _protect(playbook: Playbook, one: Playbook, other: Playbook) -> Playbook:
     """The playbook with the locks of both sides, and a threshold that is at least as high as each of theirs."""
     content = playbook.content()
-    paths = [named for named, _, _ in leaves(content)]
+    paths = [*(named for named, _, _ in leaves(content)), *genes(playbook)]
     locked = [lock for lock in unite(one.locked, other.locked) if any(locks(lock, path) for path in paths)]
     floor = max((side.threshold for side in (one, other) if side.rules.prefer_confirm), default=0.0)
     if playbook.threshold < floor:

@@ -26,11 +26,11 @@ from pydantic import (
 )
 
 from seedbed import documents
-from seedbed.errors import PlaybookError, Problem
+from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks import checking, loading
 from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
-from seedbed.playbooks.rules import Permission, Rules
+from seedbed.playbooks.rules import ArgumentTest, Permission, Rules, Taken, rule_text
 from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw
 from seedbed.storage.store import Digest, Json, digest, short
 
@@ -241,6 +241,11 @@ class Playbook(Frozen):
         for group in self.plan:
             yield from group
 
+    @property
+    def opened(self) -> frozenset[Digest]:
+        """The other playbooks that its steps open."""
+        return frozenset(step.opens.playbook for step in self.all_steps() if step.opens and step.opens.playbook)
+
     @cached_property
     def needed_inputs(self) -> frozenset[str]:
         """The task inputs that prompts name."""
@@ -257,9 +262,17 @@ class Playbook(Frozen):
             remedy = "Add it to the task, or write {{name}} where plain text in braces is meant."
             raise PlaybookError([Problem(f"{{{name}}}", got, f"a task input named {name}", remedy) for name in missing])
 
-    def may(self, action: str, confidence: float | None = None) -> Permission:
-        """Whether the rules allow an action at this confidence."""
-        return self.rules.may(action, confidence, self._values())
+    def may(
+        self,
+        action: str,
+        confidence: float | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        changes: bool = False,
+        taken: Taken = (),
+    ) -> Permission:
+        """Whether the rules permit an action at this confidence. See `Rules.may`."""
+        return self.rules.may(action, confidence, self._values(), arguments, changes=changes, taken=taken)
 
     @property
     def threshold(self) -> float:
@@ -270,15 +283,13 @@ class Playbook(Frozen):
     def threshold_parameter(self) -> str | None:
         """The parameter that holds the threshold, if one does and a rule uses it. As a gene it may only rise."""
         name = self.rules.confirm_below
-        return name if self.rules.prefer_confirm and isinstance(name, str) and name in self.parameters else None
+        return name if self.rules.asks_for_confidence and isinstance(name, str) and name in self.parameters else None
 
     def loosened_by(self, other: Playbook) -> list[Problem]:
-        """What `other` would allow that this playbook does not: rules it drops, a threshold it lowers.
+        """What `other` would allow that this playbook does not: rules it drops, actions it allows, a lower threshold.
 
         Only a person may loosen rules.
         """
-        if not (self.rules.never or self.rules.confirm or self.rules.prefer_confirm):
-            return []
         return self.rules.with_threshold(self._values()).loosened_by(other.rules.with_threshold(other._values()))
 
     def _values(self) -> dict[str, object]:
@@ -306,8 +317,8 @@ class Playbook(Frozen):
         ]
         steps = [(f"step {step.name}", step.role, step.prompt) for step in self.all_steps() if self.steps]
         values = [(f"parameter {name}", each.value, _bounds(each)) for name, each in self.parameters.items()]
-        rules = [("never", "", ", ".join(self.rules.never)), ("confirm", "", ", ".join(self.rules.confirm))]
-        rows = [*roles, *steps, *values, *(row for row in rules if row[2])]
+        rules = [(place.partition("[")[0], "", rule_text(rule)) for place, rule in self.rules.all()]
+        rows = [*roles, *steps, *values, *rules]
         title = f"Playbook {short(self.digest)}"
         return documents.html_table(title, rows)
 
@@ -316,6 +327,16 @@ class Playbook(Frozen):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Playbook) and self.digest == other.digest
+
+
+def as_playbook(playbook: Playbook | Path | str) -> Playbook:
+    """The playbook itself, or the one in a file. Raises PlaybookError for anything else."""
+    if isinstance(playbook, Playbook):
+        return playbook
+    if not isinstance(playbook, str | Path):
+        remedy = "Playbook.load(path) reads one, and space.playbooks.get(name) finds a stored one."
+        raise PlaybookError([Problem("playbook", shown(playbook), "a Playbook, or the path of one", remedy)])
+    return Playbook.load(playbook)
 
 
 def _bounds(parameter: Parameter) -> str:
@@ -339,6 +360,8 @@ def _known_keys(location: tuple[int | str, ...]) -> Iterable[str]:
     names = [part for part in location[:-1] if isinstance(part, str)]
     owners: dict[str, type[BaseModel]] = {"roles": Role, "parameters": Parameter, "demos": Demo, "rules": Rules}
     owner: type[BaseModel] = Playbook
+    if names[:1] == ["rules"] and len(location) > 2:
+        return ArgumentTest.model_fields
     if names:
         inner: dict[str, type[BaseModel]] = {"until": Until, "when": Condition, "opens": Opens, "context": Context}
         places = [inner[name] for name in names if name in inner and names[0] == "steps"]

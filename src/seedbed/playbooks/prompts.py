@@ -27,6 +27,11 @@ def placeholders(prompt: str) -> Iterator[Placeholder]:
     return iter(dict.fromkeys(names))
 
 
+def literals(prompt: str) -> Iterator[str]:
+    """The names in double braces, each once."""
+    return iter(dict.fromkeys(m["literal"] for m in _PLACEHOLDER.finditer(prompt) if m["literal"]))
+
+
 def rename(prompt: str, values: Mapping[Placeholder, str]) -> str:
     """Replace those placeholders of a prompt that have a value; everything else stays as it is."""
 

@@ -26,6 +26,11 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number; true and false are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 class ReadOnly(dict[K, V]):
     """A dict that refuses every change; `dict(it)` makes a copy that can be changed."""
 

@@ -21,6 +21,7 @@ from typing import Literal
 from seedbed.errors import NotFound, SeedbedError, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.plugins import suggestion
 from seedbed.release.states import Canary, Held, canary_of, held_of, stable_of
 from seedbed.storage.store import A_NAME, Digest, Fact, Query, Ref, Store, is_name, now
 
@@ -128,8 +129,10 @@ class Reader:
 
 
 def unknown_channel(store: Store, channel: str) -> NotFound:
-    known = ", ".join(ref.name.removeprefix("channels/") for ref in store.refs("channels/")) or "none yet"
-    return NotFound(f"no channel {shown(channel)}. Channels: {known}")
+    known = [ref.name.removeprefix("channels/") for ref in store.refs("channels/")]
+    remedy = suggestion(channel, known) or f"Release a playbook to it first: seedbed release PLAYBOOK --to {channel}"
+    others = ", ".join(known) or "none yet"
+    return NotFound(f"no release on channel {shown(channel)}. Channels with one: {others}. {remedy}")
 
 
 # Which playbook a unit gets

@@ -35,6 +35,7 @@ from seedbed.release.states import (
     stable_of,
 )
 from seedbed.settings.channels import ChannelSettings
+from seedbed.stage.program import code_of
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief, short
 
 
@@ -127,11 +128,14 @@ async def release(
     then = first if isinstance(first, Problem) else apply_event(now, event)
     refusals = [then] if isinstance(then, Problem) else []
     if candidate != now.stable:
-        request = ReleaseRequest(channel, candidate, now.stable, verdict, library, event.share)
+        code = _released_code(store, channel, now.stable)
+        request = ReleaseRequest(channel, candidate, now.stable, verdict, library, event.share, code)
         refusals += [refusal for gate in gates if (refusal := await gate(request))]
     if isinstance(then, Problem) or refusals:
         raise ReleaseRefused(refusals)
-    evidence = {"verdict": verdict.experiment if verdict else None, "require": [*rollout.require]}
+    evidence: Json = {"verdict": verdict.experiment if verdict else None, "require": [*rollout.require]}
+    if code := code_of(library.get(candidate)):
+        evidence["code"] = {candidate: code}
     target = {**document(then, event), **evidence}
     return store.move(f"channels/{channel}", target, expected=current, because=because, by=library.by)
 
@@ -156,7 +160,10 @@ async def promote(
         raise ReleaseRefused([then])
     assert canary  # without a canary it was refused above
     came, grew = _began(past, canary)
-    request = ReleaseRequest(channel, canary.playbook, now.stable, _evidence(store, current), library, event.share)
+    code = _released_code(store, channel, now.stable)
+    request = ReleaseRequest(
+        channel, canary.playbook, now.stable, _evidence(store, current), library, event.share, code
+    )
     refusals = [refusal for gate in gates if (refusal := await gate(request))]
     if (live := find_live_verdict(store, channel)) and live.finding == "inferior":
         reason = f"worse by {live.metric}, experiment {short(live.experiment)}"
@@ -209,6 +216,8 @@ def _happen(library: Library, channel: str, event: ChannelEvent, because: str, c
     then = apply_event(state(library.store, channel), event)
     if isinstance(then, Problem):
         raise ReleaseRefused([then])
+    if isinstance(event, Rollback) and then.stable:  # whoever is served next must find it whole
+        library.get(then.stable)
     return _move(library, current, then, event, because)
 
 
@@ -230,6 +239,13 @@ def _known(store: Store, channel: str) -> Ref:
 def moves(store: Store, channel: str) -> list[Fact]:
     """Every move of a channel, oldest first."""
     return list(store.facts(Query(kind="move", subject=f"channels/{channel}")))
+
+
+def _released_code(store: Store, channel: str, playbook: Digest | None) -> str:
+    """The digest of the source that a playbook's program had when it was last released; empty if it is not known."""
+    targets = [move.body["to"] or {} for move in reversed(moves(store, channel))]
+    known = [target["code"] for target in targets if isinstance(target, dict) and "code" in target]
+    return str(next((code[playbook] for code in known if playbook in code), ""))
 
 
 def _began(past: Sequence[Fact], canary: Canary) -> tuple[Fact, Fact]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 
 from seedbed.errors import NotFound, shown
-from seedbed.experiments.experiment import Experiment, RuleChoice
+from seedbed.experiments.experiment import Design, Experiment, RuleChoice
 from seedbed.experiments.live import LiveSource, LiveTest, conclude, plan_live, register_live
+from seedbed.experiments.proof.attempts import AttemptTerms, attempt_of, take_attempt
 from seedbed.experiments.proof.error_budget import BudgetTerms, reserve
-from seedbed.experiments.verdict import Finding, Verdict
+from seedbed.experiments.verdict import Finding, Verdict, verdicts
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import split_name
 from seedbed.release.states import canary_of, stable_of
@@ -82,12 +82,14 @@ class LiveOptions:
     """Which feedback counts, and the error rate.
 
     The default `alpha` is the registered one, or else 0.05. With `terms` the experiment is paid from the error budget
-    of the channel, or of the first of several, which sets the error rate.
+    of the channel, or of the first of several, which sets the error rate. Else it is one of the `attempts` to replace
+    the control, which share the error rate.
     """
 
     metric: str = "rating"
     alpha: float | None = None
     terms: BudgetTerms | None = None
+    attempts: AttemptTerms | None = None
     conclude: bool = False
     """Whether to give a verdict now, decided or not."""
 
@@ -101,7 +103,7 @@ def compare_canary(library: Library, channel: str, options: LiveOptions = DEFAUL
     plan = pair and _begun(library.store, pair, options, 1)
     if pair is None or (plan is None and pair.is_over):
         raise NotFound(f"no canary on channel {shown(channel)}. Release a playbook with a share first")
-    plan = plan or _register(library, pair, options, channel, 1)
+    plan = plan or _register(library, [pair], options, channel)[0]
     return _standing(library, channel, plan, options)
 
 
@@ -116,14 +118,15 @@ def compare_channels(
     moves = [_serves_since(library.store, channel) for channel in channels]
     served = [stable_of(move.body["to"]) for move in moves]
     first, *others = channels
-    comparisons = []
-    for other, candidate in zip(others, served[1:], strict=True):
-        source = LiveSource(split_name(channels), tuple(move.key for move in moves), (first, other))
-        pair = _Pair(served[0], candidate, source)
-        plan = _begun(library.store, pair, options, len(others))
-        plan = plan or _register(library, pair, options, first, len(others))
-        comparisons.append(_standing(library, other, plan, options))
-    return comparisons
+    pairs = [
+        _Pair(served[0], candidate, LiveSource(split_name(channels), tuple(move.key for move in moves), (first, other)))
+        for other, candidate in zip(others, served[1:], strict=True)
+    ]
+    begun = [_begun(library.store, pair, options, len(pairs)) for pair in pairs]
+    plans = [plan for plan in begun if plan]
+    if len(plans) < len(pairs):
+        plans = _register(library, pairs, options, first)
+    return [_standing(library, other, plan, options) for other, plan in zip(others, plans, strict=True)]
 
 
 def find_live_verdict(store: Store, channel: str) -> Verdict | None:
@@ -174,27 +177,61 @@ def _begun(store: Store, pair: _Pair, options: LiveOptions, arms: int) -> Experi
     """The first registered experiment that fits the options, if there is one. Several arms share the error rate."""
     for fact in _comparisons(store, pair):
         plan = Experiment.from_content(store.get(fact.key))
-        same = options.alpha is None or plan.rule["alpha"] == options.alpha / arms
+        taken = attempt_of(store, plan.control, plan.digest) if plan.attempt else None
+        rate = None if options.alpha is None else options.alpha if taken else options.alpha / arms
+        same = rate in (None, taken.body["rate"] if taken else plan.rule["alpha"])
         paid = options.terms is None or plan.channel
         if same and paid and plan.metric == {"feedback": options.metric}:
             return plan
     return None
 
 
-def _register(library: Library, pair: _Pair, options: LiveOptions, channel: str, arms: int) -> Experiment:
-    """Register the experiment before any feedback is read."""
-    store = library.store
-    draft = partial(plan_live, pair.source, pair.control, pair.candidate, options.metric)
+def _register(library: Library, pairs: Sequence[_Pair], options: LiveOptions, channel: str) -> list[Experiment]:
+    """Register the experiments before any feedback is read. Together they are one attempt to replace the control."""
+    store, by, clock = library.store, library.by, library.clock
+    rate, terms = 0.05 if options.alpha is None else options.alpha, options.attempts
+
+    def drafts(design: Design) -> list[Experiment]:
+        share = replace(design, alpha=design.alpha / len(pairs))
+        return [plan_live(each.source, each.control, each.candidate, options.metric, share) for each in pairs]
+
     if options.terms:
-
-        def paid(alpha: float, _: RuleChoice, before: float) -> Experiment:
-            return draft(alpha=alpha, channel=channel)
-
-        plan = reserve(store, channel, options.terms, paid, None, by=library.by, clock=library.clock)
+        plans = [_paid(library, pair, options, channel) for pair in pairs]
+    elif terms is None or rate > terms.most or any(_is_late(store, each) or _is_proven(store, each) for each in pairs):
+        plans = drafts(Design(rate))
     else:
-        plan = draft(alpha=(0.05 if options.alpha is None else options.alpha) / arms)
-    register_live(store, pair.source, plan, by=library.by, clock=library.clock)
-    return plan
+
+        def planned(level: float, number: int) -> list[Experiment]:
+            return drafts(Design(level, mode="confirmatory", attempt=number))
+
+        taken = take_attempt(store, pairs[0].control, terms, rate, planned, by=by, clock=clock)
+        plans = planned(taken.body["level"], taken.body["number"])
+    for pair, plan in zip(pairs, plans, strict=True):
+        register_live(store, pair.source, plan, by=by, clock=clock)
+    return plans
+
+
+def _paid(library: Library, pair: _Pair, options: LiveOptions, channel: str) -> Experiment:
+    """The experiment at the next level of a channel's error budget."""
+    assert options.terms
+
+    def planned(alpha: float, _: RuleChoice, before: float) -> Experiment:
+        late = pair.source.has_outcomes(library.store, before)
+        design = Design(alpha, channel=channel, mode="exploratory" if late else "confirmatory")
+        return plan_live(pair.source, pair.control, pair.candidate, options.metric, design)
+
+    return reserve(library.store, channel, options.terms, planned, None, by=library.by, clock=library.clock)
+
+
+def _is_late(store: Store, pair: _Pair) -> bool:
+    """Whether outcomes are known already, so that the metric may have been chosen by them."""
+    return pair.source.has_outcomes(store)
+
+
+def _is_proven(store: Store, pair: _Pair) -> bool:
+    """Whether the candidate was found better before, which is enough: what users say of it need be no attempt."""
+    best = (pair.control, "confirmatory", "superior")
+    return any((each.control, each.mode, each.finding) == best for each in verdicts(store, pair.candidate))
 
 
 def _standing(library: Library, channel: str, plan: Experiment, options: LiveOptions) -> LiveComparison:

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from seedbed.documents import write_private
 from seedbed.errors import Problem, SettingsError
 from seedbed.plugins import suggestion
 from seedbed.reports import pdf
@@ -49,9 +50,9 @@ class Figure:
             remedy = suggestion(ending, FILES)
             raise SettingsError([Problem(str(path), ending or "no ending", f"one of: {', '.join(FILES)}", remedy)])
         if ending == ".svg":
-            path.write_text(self.to_svg(), encoding="utf-8")
+            write_private(path, self.to_svg())
         else:
-            path.write_bytes(pdf.typeset_svg(self.to_svg(), "png" if ending == ".png" else "pdf"))
+            write_private(path, pdf.typeset_svg(self.to_svg(), "png" if ending == ".png" else "pdf"))
         return path
 
     def _element(self, attributes: str, before: str = "") -> str:

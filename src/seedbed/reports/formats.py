@@ -12,8 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seedbed.documents import write_private
 from seedbed.errors import Problem, SettingsError
 from seedbed.plugins import suggestion
+from seedbed.settings.secrets import redact
 
 Noun = TypeVar("Noun")
 
@@ -27,7 +29,7 @@ def export(noun: Noun, writers: Mapping[str, Callable[[Noun], str | bytes]], to:
     """
     name = ALIASES.get(str(to), str(to))
     if isinstance(to, str) and name in writers:
-        return writers[name](noun)
+        return _without_secrets(writers[name](noun))
     path = Path(to)
     ending = path.suffix.lower().removeprefix(".")
     format_name = ALIASES.get(ending, ending)
@@ -35,12 +37,13 @@ def export(noun: Noun, writers: Mapping[str, Callable[[Noun], str | bytes]], to:
         name = ending or str(to)
         expected = f"one of: {', '.join(writers)}, or a file that ends in one of them"
         raise SettingsError([Problem("format", name, expected, suggestion(name, writers))])
-    content = writers[format_name](noun)
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    else:
-        path.write_text(content, encoding="utf-8")
+    write_private(path, _without_secrets(writers[format_name](noun)))
     return path
+
+
+def _without_secrets(content: str | bytes) -> str | bytes:
+    """Records of before secrets were taken out of them may hold some."""
+    return redact(content) if isinstance(content, str) else content
 
 
 def finite(value: Any) -> Any:

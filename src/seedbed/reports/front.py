@@ -15,7 +15,7 @@ from seedbed.stats.estimates import Interval
 LEGEND = "● on the front, □ beaten by another"
 MEANING = (
     "A playbook is off the front only if another one is at least as good by every measure and better by one, wherever "
-    "in their intervals the true values are. Where intervals overlap it is not known yet; more tasks may tell."
+    "the true values lie in their intervals. Where intervals overlap, the answer is open; more tasks might settle it."
 )
 
 

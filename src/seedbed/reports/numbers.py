@@ -73,10 +73,8 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 def split_text(e: float, p: float) -> str:
     """Whether units are split between two arms as planned, in words, by the e-value and the exact p-value of that."""
-    figures = f"chance alone splits them as unevenly with p = {p:.2g}; a bet that it is not chance made {e:.3g}-fold"
-    if e >= 100:
-        return f"not as planned: {figures}, and 100-fold is proof"
-    return f"{'doubtful' if p <= 0.01 else 'as planned'}: {figures} (100-fold would be proof)"
+    split = "not as planned" if e >= 100 else "doubtful" if p <= 0.01 else "as planned"
+    return f"{split}: p = {p:.2g} for a split this uneven by chance; e = {e:.3g}, where 100 is proof of a cause"
 
 
 def clipped(text: object, limit: int = 60) -> str:

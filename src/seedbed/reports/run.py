@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from seedbed.playbooks.library import names_of
@@ -71,7 +71,9 @@ def routings(store: Store, run: str) -> list[Json]:
 
 def to_document(view: RunView) -> Json:
     """A whole run as JSON can hold it."""
-    return {**asdict(view.run), "started": view.run.started.isoformat(), "routing": list(view.routing)}
+    run, turns = view.run, [turn.body() for turn in view.run.turns]
+    more = {"turns": turns, "started": run.started.isoformat(), "routing": list(view.routing)}
+    return {**asdict(replace(run, turns=())), **more}
 
 
 def page_of(view: RunView) -> ReportPage:

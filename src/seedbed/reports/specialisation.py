@@ -15,8 +15,8 @@ from seedbed.stats.estimates import Interval
 TITLE = "Across corpora"
 DIFFICULTY = ("base", "corpus", "mean", "95 % interval", "tasks")
 MEANING = (
-    "Gains are over the base on the same tasks; more is better. On its own corpus (*) the gain is the effect of "
-    "specialising, on the others it is what transfers. Of many gains some look good by luck. To prove one, run: "
+    "Gains are relative to the base on the same tasks; higher is better. On its own corpus (*), the gain is the effect "
+    "of specialising; on the others, it is what transfers. Of many gains, some look good by luck. To prove one, run: "
     "seedbed compare"
 )
 

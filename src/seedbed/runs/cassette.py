@@ -30,6 +30,9 @@ ANSWERS = ("turn", "routing", "call", "decision", "child", "reading")
 MISSED = "not replayable: "
 """The beginning of the reason why an item of a replay is invalid."""
 
+CONFIRM = "confirm "
+"""The beginning of the points at which a person is asked, before the name of the action."""
+
 _PLACE = re.compile(r"(?P<kind>[a-z]+)/(?P<name>.*)/(?P<request>[0-9a-f]{16})/(?P<time>\d+)(?:@\d+)?", re.DOTALL)
 _NEAR = 30
 
@@ -162,9 +165,15 @@ class Cassette:
 
     @cached_property
     def changing(self) -> frozenset[str]:
-        """The tools that are known to have changed the world."""
-        calls = (entry for entry in self._entries.values() if entry.kind == "call")
-        return frozenset(entry.name for entry in calls if entry.body["changes"])
+        """The tools that are known to have changed the world, or that a person allowed: they are not used again."""
+        calls = {name for (kind, name), entries in self._of.items() if kind == "call" and _change(entries)}
+        points = (name for (kind, name), entries in self._of.items() if kind == "decision" and _allow(entries))
+        return frozenset(calls | {point.removeprefix(CONFIRM) for point in points if point.startswith(CONFIRM)})
+
+    @property
+    def unasked(self) -> frozenset[str]:
+        """Tools that changed the world without anybody being asked."""
+        return frozenset(name for name in self.changing if ("decision", f"confirm {name}") not in self._of)
 
     @property
     def latest(self) -> datetime:
@@ -216,6 +225,14 @@ class Cassette:
             start = self._child_start(body["run"])
             request = {"playbook": start.subject, "inputs": start.body["inputs"]}
         return {**request, "time": entry.time}
+
+
+def _change(calls: Iterable[CassetteEntry]) -> bool:
+    return any(call.body["changes"] for call in calls)
+
+
+def _allow(decisions: Iterable[CassetteEntry]) -> bool:
+    return any(decision.body["action"] == "yes" for decision in decisions)
 
 
 def first_difference(now: Any, recorded: Any, path: str = "") -> Difference | None:

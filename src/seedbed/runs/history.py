@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,8 +19,10 @@ ENTRIES = ("turn", "failure", "routing", "call", "decision", "child", "reading",
 """The facts of a run: answers, turns that were paid for and failed, choices of models, uses of tools, decisions, runs
 it opened, readings of the clock and of chance, log lines."""
 
-OF_A_RUN = ("turn", "failure", "call", "decision", "child")
-"""The facts that a `Run` has."""
+OF_A_RUN = ("turn", "failure", "decision", "child")
+"""The facts that a `Run` has, apart from its calls."""
+
+_TRY = re.compile(r"@\d+$")
 
 START_FIELDS = ("inputs", "seed", "models", "parent", "max_cost_usd")
 """The conditions of a run, stored when it starts."""
@@ -43,7 +46,7 @@ def recall(store: Store, run: str) -> Run:
         tokens=total_tokens(turns, failures, children),
         cost_usd=total_cost_usd(turns, failures, children),
         unpriced=total_unpriced(turns, failures, children),
-        calls=tuple(Call(**body) for body in entries["call"]),
+        calls=_last_tries(store, run),
         decisions=tuple(Decision(**body) for body in entries["decision"]),
     )
 
@@ -60,18 +63,21 @@ def recent(store: Store, limit: int, playbook: Digest | None = None, *, children
     live = (each for each in starts if (children or not each.body["parent"]) and "replay" not in each.body)
     for start in islice(live, limit):
         ends = ends_of(store, start.key)
-        if len(ends) == 1 and not claims_of(store, start.key):
+        if len(ends) == 1 and not any(store.facts(Query(kind="claim", subject=start.key, limit=1))):
             yield _read_run(ends[-1])
         else:  # it has not ended, or was resumed: its entries tell what it cost so far
             yield replace(recall(store, start.key), turns=(), calls=(), decisions=(), children=(), failures=())
 
 
-def worker_at(store: Store, run: str) -> str | None:
-    """The worker that currently performs a run, if any. Raises NotFound."""
-    claims = claims_of(store, run)
-    if any(end.body["claim"] == len(claims) for end in ends_of(store, run)):
-        return None
-    return str([start_of(store, run), *claims][-1].body["worker"]) or None
+def _last_tries(store: Store, run: str) -> tuple[Call, ...]:
+    """The calls of a run: a reading one that failed and was repeated as it last ended."""
+    facts = store.facts(Query(kind="call", subject=run))
+    return tuple({request_of(fact.key): Call(**fact.body) for fact in facts}.values())
+
+
+def request_of(key: str) -> str:
+    """The key of an entry without the number of its try."""
+    return _TRY.sub("", key)
 
 
 def start_of(store: Store, run: str) -> Fact:
@@ -79,11 +85,6 @@ def start_of(store: Store, run: str) -> Fact:
     for fact in store.facts(Query(kind="start", key=run)):
         return fact
     raise NotFound(f"no run {shown(run)} is recorded here. `seedbed runs list` shows what is")
-
-
-def claims_of(store: Store, run: str) -> list[Fact]:
-    """The facts by which workers took a run over."""
-    return list(store.facts(Query(kind="claim", subject=run)))
 
 
 def ends_of(store: Store, run: str) -> list[Fact]:
@@ -99,6 +100,7 @@ def _read_run(fact: Fact, **entries: Any) -> Run:
         playbook=fact.subject,
         **{name: body[name] for name in START_FIELDS},
         replay=body.get("replay"),
+        real_tools=body.get("real_tools", True),
         started=fact.at,
         status=body.get("status", "running"),
         output=body.get("output"),

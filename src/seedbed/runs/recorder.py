@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from itertools import count
 from typing import Any, Literal, Self
 
-from seedbed.errors import NotFound, RunError, RunTaken
+from seedbed.errors import NotFound, RunError, RunTaken, StoreError
+from seedbed.runs.claims import Claims, announced_calls, claims_of
 from seedbed.runs.history import (
     ENTRIES,
     START_FIELDS,
-    claims_of,
     ends_of,
     recall,
+    request_of,
     start_of,
     total_cost_usd,
     total_tokens,
     total_unpriced,
-    worker_at,
 )
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
+from seedbed.settings.secrets import REDACTED, redact, redacted
 from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
 TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
 """The fields of turns and failures that count tokens."""
 
-NO_WORKER = ""
+PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 20)
+"""How many seconds to wait for a lost store before the result of a call that changed the world is given up."""
 
 Details = Callable[[], Json]
 """Describes a request beyond its text; only a replay calls it."""
@@ -45,7 +48,8 @@ Details = Callable[[], Json]
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any."""
+    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any. Without `real_tools`,
+    stand-ins act in place of tools that change the world."""
 
     playbook: Digest
     inputs: Json
@@ -53,10 +57,11 @@ class RunStart:
     models: Json
     parent: str = ""
     max_cost_usd: float | None = None
+    real_tools: bool = True
 
     def body(self) -> Json:
         body: Json = json_copy({name: getattr(self, name) for name in START_FIELDS})
-        return body
+        return body if self.real_tools else {**body, "real_tools": False}
 
 
 class Recorder:
@@ -69,6 +74,8 @@ class Recorder:
 
     _paid_tag: str | None = None
     """The tag of the entries that were paid for, if not all were."""
+    unasked: Collection[str] = ()
+    """Tools that change the world and that a replay finds recorded without a question to anybody."""
 
     def __init__(
         self,
@@ -84,6 +91,7 @@ class Recorder:
         self.seed = start.seed
         self.parent = start.parent
         self.max_cost_usd = start.max_cost_usd
+        self.real_tools = start.real_tools
         self.turns: list[Turn] = []
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
@@ -100,9 +108,11 @@ class Recorder:
         self._began = time.perf_counter()
         self._number: int | None = None
         self._ends = 0
-        self._claims = 0
+        self.claims = Claims(journal, self.id, by, clock)
         self._known: dict[str, Json] = {}
         self._history = MessageHistory()
+        self._again: dict[str, str] = {}
+        """The keys of reading calls that failed and are tried again, with the keys of their next tries."""
         self._requests: Counter[str] = Counter()
 
     @classmethod
@@ -121,16 +131,43 @@ class Recorder:
         ends = ends_of(store, run)
         if ends and ends[-1].body["status"] == "completed":
             raise RunError(f"run {run[:10]}: found it complete; expected one that was interrupted or failed")
-        self._started, self._ends, self._claims = start.at, len(ends), len(claims_of(store, run))
+        self._started, self._ends, self.claims.number = start.at, len(ends), len(claims_of(store, run))
         self._number = start.number
         self.resumed = True
-        for kind in (*ENTRIES, "intent"):
+        self._load()
+        if any(REDACTED in canonical(body) for body in (self._start, *self._known.values())):
+            raise RunError(
+                f"run {run[:10]}: found a record from which a secret was taken out, so its steps cannot be repeated "
+                "exactly; expected a whole one. Start a new run"
+            )
+
+    def _load(self) -> None:
+        """Read what the run has recorded so far."""
+        store, run = self._journal.store, self.id
+        self.claims.announced = announced_calls(store, run)
+        for kind in ENTRIES:
             known = {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
             self._known |= known
             if kind == "turn":
                 for key, body in known.items():
                     self._history.restore(key, body)
-        self.failures += (Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run)))
+        self.failures = [Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run))]
+        self._forget_failed_reads(list(store.facts(Query(kind="call", subject=run))))
+
+    def _forget_failed_reads(self, calls: list[Fact]) -> None:
+        """Have calls that failed tried again, if they only read, and if nothing was changed since on their account."""
+        announced = self.claims.announced
+        last_change = max((call.fact.number for call in announced.values()), default=0)
+        tries = Counter(request_of(call.key) for call in calls)
+        for call in calls:  # the last try of each counts
+            key = request_of(call.key)
+            self._known[key] = call.body
+            if call.body.get("error") and key not in announced and call.number > last_change:
+                self._again[key] = f"{key}@{tries[key] + 1}"
+            else:
+                self._again.pop(key, None)
+        for key in self._again:
+            del self._known[key]
 
     @property
     def inputs(self) -> Json:
@@ -156,14 +193,12 @@ class Recorder:
 
     async def start(self) -> None:
         """Accept the run: from here on it can be resumed. Raises RunTaken if another worker has accepted it."""
-        worker = self._journal.worker
         if self.resumed:
-            mine = await self._add("claim", f"{self.id}@{self._claims + 1}", self.id, {"worker": worker})
+            await self.claims.take()
+            self._load()  # once more, with what the worker before has recorded meanwhile
         else:
-            body = {**self._start, "seedbed": _version(), "worker": worker}
-            mine = await self._add("start", self.id, self.playbook, body)
-        if not mine:
-            raise RunTaken(f"run {self.id[:10]}: found that another worker has just begun it; expected it to be free")
+            body = {**self._start, "seedbed": _version(), "worker": self._journal.worker}
+            await self.claims.begin(self._add("start", self.id, self.playbook, body))
         emit(RunStarted(playbook=self.playbook, resumed=self.resumed))
 
     async def record(
@@ -180,18 +215,22 @@ class Recorder:
         """The recorded answer to this request, or else the result of `work`, stored before it is returned.
 
         The n-th request with the same content gets the n-th answer. A `risky` request is announced before it is done:
-        after a crash the announcement shows that it is in doubt, it is not repeated, and RunError says so. `person`
-        (the request asks a person) and `details` matter to a replay alone.
+        if its result is lost, it is in doubt and not repeated, and InDoubt says so. `person` (the request asks a
+        person) and `details` matter to a replay alone. Raises RunTaken if another worker has taken the run.
         """
+        self.claims.check()
         key = self._key(kind, name, request)
         if key in self._known:
             return self._history.expand(self._known[key]) if kind == "turn" else self._known[key]
-        if risky:
-            await self._announce(key, name)
         began = time.perf_counter()
-        body = await work()
+        body = await (self.claims.once(key, name, json_copy(request), work) if risky else work())
         stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))
-        await self._add(kind, key, self.id, stored, body.get("latency_seconds", time.perf_counter() - began))
+        seconds = body.get("latency_seconds", time.perf_counter() - began)
+        key = self._again.get(key, key)
+        if not await self._add(kind, key, self.id, stored, seconds, pauses=PAUSES if risky else ()):
+            await self.claims.expect()
+            (recorded,) = self._journal.store.facts(Query(kind=kind, key=key))  # by the worker before, just now
+            body = self._history.expand(recorded.body) if kind == "turn" else recorded.body
         if kind == "turn":  # only now can others go on from it
             self._history.add(key, body)
         return body
@@ -201,25 +240,21 @@ class Recorder:
         self.turns.append(Turn.from_body(body, self._history.messages(body)))
         return self.turns[-1]
 
-    def _key(self, kind: str, name: str, request: object) -> str:
+    def next_key(self, kind: str, name: str, request: object) -> str:
+        """The key of the next request with this content."""
         place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"
-        self._requests[place] += 1
-        return f"{place}/{self._requests[place]}"
+        return f"{place}/{self._requests[place] + 1}"
 
-    async def _announce(self, key: str, name: str) -> None:
-        intent = f"intent {key}"
-        if intent in self._known:
-            raise RunError(
-                f"run {self.id[:10]}: found {name} begun and not ended, so it may have happened; expected its end. "
-                "Check whether it has happened, then start a new run"
-            )
-        await self._add("intent", intent, self.id, {"what": name})
+    def _key(self, kind: str, name: str, request: object) -> str:
+        key = self.next_key(kind, name, request)
+        self._requests[key.rpartition("/")[0]] += 1
+        return key
 
     async def record_failure(self, failure: Failure) -> None:
         """Store what was paid for a turn without an answer. The turn is asked again when the run is resumed."""
         self.paid_usd += failure.cost_usd
         self.failures.append(failure)
-        key = f"{self.id}/failure/{self._claims + self.resumed}/{len(self.failures)}"
+        key = f"{self.id}/failure/{self.claims.number}/{len(self.failures)}"
         await self._add("failure", key, self.id, failure.body(), failure.cost_usd)
 
     async def record_child(self, step: str, request: object, work: Callable[[str], Awaitable[Run]]) -> Child:
@@ -245,6 +280,8 @@ class Recorder:
         run = uuid.uuid5(uuid.UUID(self.id), first).hex
         try:
             done = await work(run)
+        except RunTaken:  # whoever took it records how it ends
+            raise
         except Exception:
             with suppress(NotFound):  # it may not even have begun
                 await store(recall(self._journal.store, run))
@@ -258,8 +295,8 @@ class Recorder:
             playbook=self.playbook,
             started=self._started,
             status=status,
-            output=json_copy(output),
-            error=error,
+            output=redacted(json_copy(output)),
+            error=redact(error),
             turns=tuple(self.turns),
             calls=tuple(self.calls),
             decisions=tuple(self.decisions),
@@ -273,25 +310,17 @@ class Recorder:
         )
         fields = ("status", "output", "error", "tokens", "cost_usd", "latency_seconds")
         outcome = {name: getattr(run, name) for name in fields} | ({"unpriced": run.unpriced} if run.unpriced else {})
-        claim = self._claims + self.resumed  # the number of the worker that ends it
-        body = {**self._start, **outcome, "turns": len(run.turns), "seedbed": _version(), "claim": claim}
+        body = {**self._start, **outcome, "turns": len(run.turns), "seedbed": _version(), "claim": self.claims.number}
         # A resumed run ends again; the fact of its earlier end has what was paid before.
-        key = f"{self.id}@{self._ends + 1}" if self._ends else self.id
-        await self._add("run", key, self.playbook, body, self.paid_usd)
+        while not await self._add("run", self._end_key(), self.playbook, body, self.paid_usd):
+            await self.claims.expect()
+            self._ends += 1
+        self.claims.release()
         self.emit_end(status)
         return run
 
-    def leave(self) -> None:
-        """Record that this worker has left the run, if it performed it, so that others need not wait."""
-        body, store = {"worker": NO_WORKER}, self._journal.store
-        try:
-            mine = worker_at(store, self.id) == self._journal.worker
-        except NotFound:  # it has not even begun
-            return
-        if not mine:
-            return
-        key = f"{self.id}@{len(claims_of(store, self.id)) + 1}"
-        store.append([Fact(kind="claim", key=key, subject=self.id, at=self._clock(), by=self._by, body=body)])
+    def _end_key(self) -> str:
+        return f"{self.id}@{self._ends + 1}" if self._ends else self.id
 
     def emit_end(self, status: RunStatus | Literal["interrupted"]) -> None:
         """Emit how the run ended, and what was paid since it was last resumed."""
@@ -301,15 +330,31 @@ class Recorder:
             emit(RunEnded(status=status, turns=turns, tokens=tokens, cost_usd=self.paid_usd, latency_seconds=seconds))
 
     def check(self) -> None:
-        """Raise the error that makes the run invalid, even if its program caught it. A live run is always valid."""
+        """Raise the error that makes the run invalid, even if its program caught it."""
+        self.claims.check()
 
     def _seconds(self) -> float:
         return time.perf_counter() - self._began
 
-    async def _add(self, kind: str, key: str, subject: str, body: Json, value: float | None = None) -> bool:
+    async def _add(
+        self,
+        kind: str,
+        key: str,
+        subject: str,
+        body: Json,
+        value: float | None = None,
+        *,
+        pauses: Sequence[float] = (),
+    ) -> bool:
         at = self._started if kind in ("start", "run") else self._clock()
         tags = self._tags(kind, key)
-        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=body, value=value, tags=tags)
+        stored = redacted(body)
+        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=stored, value=value, tags=tags)
+        for pause in pauses:
+            try:
+                return await self._journal.add(fact)
+            except StoreError:
+                await asyncio.sleep(pause)
         return await self._journal.add(fact)
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:
@@ -318,7 +363,8 @@ class Recorder:
 
 def conditions(start: Fact) -> RunStart:
     """The conditions of a run, from the fact it began with."""
-    return RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
+    known = RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
+    return replace(known, real_tools=start.body.get("real_tools", True))
 
 
 @cache

@@ -16,7 +16,7 @@ from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Details, Recorder, RunStart, conditions, json_copy
 from seedbed.runs.run import Child, Run, RunStatus
-from seedbed.storage.store import Json, Query, Store, digest
+from seedbed.storage.store import Json, Query, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,10 @@ class ReplayRecord(Recorder):
 
     def __init__(self, journal: Journal, start: RunStart, source: ReplaySource, *, by: str, run: str = "") -> None:
         super().__init__(journal, start, by=by, run=run)
+        self.real_tools = False
         self.cassette = source.cassette
         self.mode = source.mode
+        self.unasked = self.cassette.unasked
         self.labels: dict[str, Counter[ReplayLabel]] = {}
         self.misses: list[str] = source.above.misses if source.above else []
         self.child_sources: dict[str, ChildSource] = {}
@@ -127,6 +129,7 @@ class ReplayRecord(Recorder):
         return await super().end(status, output, error)
 
     def check(self) -> None:
+        super().check()
         if self.misses:
             raise Missed(self.misses[0])
 
@@ -139,10 +142,9 @@ class ReplayRecord(Recorder):
 
     def _next(self, kind: str, name: str, request: object) -> tuple[str, str, int]:
         """The key of the next request, the digest of its content, and how often that was requested, with this time."""
-        words = digest("request", request)[3:19]
-        place = f"{self.id}/{kind}/{name}/{words}"
-        time = self._requests[place] + 1
-        return f"{place}/{time}", words, time
+        key = self.next_key(kind, name, request)
+        _, words, time = key.rsplit("/", 2)
+        return key, words, int(time)
 
     def _describe(self, kind: str, name: str, request: object, details: Details | None, words: str, time: int) -> Json:
         """A request as a document that can be compared with a recorded one."""

@@ -170,6 +170,13 @@ class ChannelSettings(Section):
         return require
 
     @property
+    def highest_error(self) -> float | None:
+        """The highest error rate that its gates `better` accept; None if it has none."""
+        return min(
+            (gate.options.error for gate in self.require if isinstance(gate.options, BetterOptions)), default=None
+        )
+
+    @property
     def review(self) -> ReviewOptions:
         """The options of its review, or those that a review has by default."""
         return next((gate.options for gate in self.require if isinstance(gate.options, ReviewOptions)), ReviewOptions())

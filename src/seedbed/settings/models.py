@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from seedbed.errors import Problem, shown
 from seedbed.plugins import suggestion
-from seedbed.settings.section import Expected, Section, require
+from seedbed.settings.section import Expected, Section, refusal
 from seedbed.settings.values import PositiveCount
 
 OURS = {
@@ -20,6 +20,15 @@ OURS = {
     "table": "seedbed.models.providers.recorded.RecordedChat",
 }
 """The classes of the models that come with seedbed, by their short names."""
+
+
+A_CLASS = f"{', '.join(OURS)}, or the path of a chat model class: package.Class"
+
+
+def _expect_class(use: str) -> str:
+    if use not in OURS and not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", use):
+        raise refusal(Problem("", shown(use), A_CLASS, suggestion(use, OURS)))
+    return use
 
 
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -38,11 +47,7 @@ class Card(Section):
 
     example = "{use: embedded, can: [reasoning]}"
 
-    use: Annotated[
-        str,
-        AfterValidator(require(lambda use: use in OURS or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", use))),
-        Expected(f"{', '.join(OURS)}, or the path of a chat model class: package.Class"),
-    ]
+    use: Annotated[Annotated[str, Expected(A_CLASS)], AfterValidator(_expect_class)]
     args: Annotated[dict[str, Any], Expected("a mapping of arguments by name", "typed")] = Field(
         default_factory=dict, repr=False
     )

@@ -12,20 +12,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
-from seedbed.errors import Problem, SettingsError, shown
+from seedbed.errors import Problem, SettingsError, in_words, shown
 from seedbed.plugins import suggestion
 from seedbed.settings.secrets import ROTATE, secrets
-
-_EXPECTED = {
-    "string_type": "text",
-    "bool_type": "true or false",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "dict_type": "a mapping",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "model_type": "a mapping",
-}
 
 
 class Section(BaseModel):
@@ -143,7 +132,7 @@ def _words(each: ErrorDetails, section: type[BaseModel], keys: list[int | str]) 
         below = _section_at(section, keys)
         if below is not None and (example := getattr(below, "example", "")):
             return f"a mapping such as {example}"
-    return _EXPECTED.get(each["type"], each["msg"].removeprefix("Input should be "))
+    return in_words(each["type"], each["msg"], each.get("ctx", {}))
 
 
 def _near(each: ErrorDetails) -> str:

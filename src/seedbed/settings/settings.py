@@ -36,6 +36,8 @@ from seedbed.settings.values import REFERENCE_SCHEMA, Period, PositiveCount
 Environment: TypeAlias = Literal["dev", "staging", "production"]
 RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
 """Variables that are not settings: the keys of an encrypted store, and the switch for tracebacks."""
+ONLY_IN_FILE = frozenset({"channels", "reviewers", "signers"})
+"""What decides whether a release is allowed: no variable overrides it, because that would leave no trace."""
 
 
 class Quota(Section):
@@ -140,6 +142,8 @@ class Settings(Section):
     """Reviewers for all channels, and their roles; a channel can name others."""
     alerts: list[AlertSettings] = Field(default_factory=list)
     tools: list[ToolSource] = Field(default_factory=list)
+    programs: list[str] = Field(default_factory=list)
+    """Patterns of the programs that playbooks should name, such as `desk:*`. Default: any."""
     confirm: ConfirmSettings = Field(default_factory=ConfirmSettings)
     parallel: Annotated[
         int | str,
@@ -246,7 +250,7 @@ def _variables(environ: Mapping[str, str]) -> _Variables:
     known = {name: field for name, field in Settings.model_fields.items() if not field.exclude}
     unknown = [name for name in ours if _keys(name)[0] not in known]
     if unknown:
-        names = [f"SEEDBED_{name.upper()}" for name in known]
+        names = [f"SEEDBED_{name.upper()}" for name in known if name not in ONLY_IN_FILE]
         raise SettingsError(
             Problem(
                 name,
@@ -255,6 +259,12 @@ def _variables(environ: Mapping[str, str]) -> _Variables:
                 suggestion(name.partition("__")[0], names) or "Unset it, or correct its name.",
             )
             for name in unknown
+        )
+    if weakening := [name for name in ours if _keys(name)[0] in ONLY_IN_FILE]:
+        remedy = "What a release has to pass is written in the file, where everybody sees a change."
+        raise SettingsError(
+            Problem(name, f"a variable for {_keys(name)[0]}", "it only in the workspace file", remedy)
+            for name in weakening
         )
     for name in ours:
         keys = _keys(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -12,6 +12,12 @@ from seedbed.errors import Problem, shown
 from seedbed.settings.secrets import A_REFERENCE
 from seedbed.settings.section import Expected, Section, refusal, require
 from seedbed.settings.values import SecretReference
+
+ImportPath = Annotated[
+    str,
+    AfterValidator(require(lambda path: re.fullmatch(r"[\w.]+:\w+", path))),
+    Expected("module:function"),
+]
 
 
 class McpServer(Section):
@@ -50,12 +56,19 @@ class McpServer(Section):
 
 
 class ToolSource(Section):
-    """Where tools come from: a function, written simply as module:function, or an MCP server."""
+    """Where tools come from: a function, written simply as module:function, or an MCP server.
+
+    `effect` says what a function does to the world, if its code does not. Outside live runs `simulated` acts in its
+    place, or what `sandbox` makes for each run; a server has only a sandbox.
+    """
 
     short_form: ClassVar[Mapping[str, Any]] = {"type": "string", "pattern": r"^[\w.]+:\w+$"}
 
-    function: str | None = None
+    function: ImportPath | None = None
     mcp: McpServer | None = None
+    effect: Literal["reads", "changes", "sends"] | None = None
+    simulated: ImportPath | None = None
+    sandbox: ImportPath | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -65,3 +78,16 @@ class ToolSource(Section):
         if not isinstance(value, dict | ToolSource) or not value:
             raise refusal(Problem("", shown(value), "module:function, or mcp with a server"))
         return value
+
+    @model_validator(mode="after")
+    def _check_one(self) -> ToolSource:
+        if bool(self.function) == bool(self.mcp):
+            actual = "both function and mcp" if self.mcp else "neither function nor mcp"
+            raise refusal(Problem("", actual, "one of them"))
+        if self.mcp and (self.effect or self.simulated):
+            actual = "effect for a server" if self.effect else "simulated for a server"
+            remedy = "List the tools that only read under reads of the server; give it a sandbox."
+            raise refusal(Problem("", actual, "one for a function", remedy))
+        if self.simulated and self.sandbox:
+            raise refusal(Problem("", "both simulated and sandbox", "one of them"))
+        return self

@@ -77,13 +77,13 @@ def _read_amount(match: re.Match[str]) -> tuple[str, float] | None:
 
 class Account:
     """The spending of a search. Runs are reserved before they are launched; the ledger reserves money and tokens call
-    by call."""
+    by call, also from the one that it is `within`."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, within: Ledger | None = None) -> None:
         self.budget = budget
         self.runs = 0
         self.seconds = 0.0
-        self.ledger = Ledger(budget.usd, budget.tokens, last_share=0.0)
+        self.ledger = Ledger(budget.usd, budget.tokens, last_share=0.0, within=within)
         self.highest_usd, self.highest_tokens = 0.0, 0
 
     @property

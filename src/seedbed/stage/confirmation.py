@@ -214,16 +214,17 @@ class Queue:
     clock: Callable[[], datetime] = now
 
     async def ask(self, question: Question) -> PersonReply:
-        until = self._put(question)
+        until = await asyncio.to_thread(self._put, question)
         pause = FIRST_LOOK_SECONDS
-        while (answer := _answer_to(self.store, question.key)) is None:
+        while (answer := await asyncio.to_thread(_answer_to, self.store, question.key)) is None:
             left = (until - self.clock()).total_seconds()
             if left > 0:
                 await asyncio.sleep(min(pause, left))
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
                 because = "nobody answered in time"
-                self.store.append([_answer(question, "timed out", because=because, by=self.by, at=until)])
+                late = _answer(question, "timed out", because=because, by=self.by, at=until)
+                await asyncio.to_thread(self.store.append, [late])
         text = answer.body["answer"]
         how = f"{answer.by} said {text}: {answer.body['because']}"
         if text == "timed out":

@@ -16,10 +16,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import anyio
 
-from seedbed.errors import Problem, RunError, SeedbedError, SettingsError, shown
+from seedbed.errors import InDoubt, Problem, RunError, SeedbedError, SettingsError, shown
 from seedbed.plugins import optional
 from seedbed.settings import McpServer, reveal
-from seedbed.stage.tools import Tool
+from seedbed.stage.tools import KEY, Effect, Tool
 
 if TYPE_CHECKING:
     import mcp
@@ -160,7 +160,6 @@ class _McpSession:
 
     def _tool(self, client: mcp.Client, tool: mcp.types.Tool) -> Tool:
         name = f"{self._server.name}_{tool.name}" if self._server.name else tool.name
-        reads = tool.name in self._server.reads or bool(tool.annotations and tool.annotations.read_only_hint)
 
         async def use(**arguments: Any) -> Any:
             try:
@@ -172,7 +171,18 @@ class _McpSession:
                 raise RunError(self._redact(f"tool {name} failed: {shown(_text(result.content), 300)}"))
             return _result(result, tool.output_schema)
 
-        return Tool(name, use, not reads, tool.description or "", timeout_seconds=None)
+        takes_key = KEY in (tool.input_schema.get("properties") or {})
+        about = tool.description or ""
+        return Tool(name, use, self._effect(tool), about, timeout_seconds=None, takes_key=takes_key)
+
+    def _effect(self, tool: mcp.types.Tool) -> Effect:
+        """What the settings say, or else the server; a tool of which nobody says anything changes the world."""
+        marks = tool.annotations
+        if tool.name in self._server.reads:
+            return "reads"
+        if not (marks and marks.read_only_hint):
+            return "changes"
+        return "sends" if marks.open_world_hint else "reads"
 
     # Errors
 
@@ -196,7 +206,7 @@ class _McpSession:
         else:
             remedy = "Is it an MCP server?" if self._server.command else "Is it running, and are url and key right?"
             problem = Problem(place, f"{type(error).__name__}: {shown(str(error), 300)}", "an answer", remedy)
-        return RunError(self._redact(f"{problem}{self._server_output()}"))
+        return (InDoubt if tool else RunError)(self._redact(f"{problem}{self._server_output()}"))
 
     def _server_output(self) -> str:
         """The end of the server's error stream, and any output that is not a message."""

@@ -1,4 +1,5 @@
-"""Model choice: the model that answers a turn, named by the playbook or chosen by the router, and what it may cost."""
+"""Model choice: the model that answers a turn, named by the playbook or chosen by the router; what it may cost, and the
+turn that comes of it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from seedbed.errors import BudgetSpent, Problem, SettingsError
+from seedbed.models.calling.fallback import ModelAnswer
 from seedbed.models.calling.limits import Reserve
 from seedbed.models.cards import Model, fallback_chain
 from seedbed.models.chat import Message
@@ -15,8 +17,11 @@ from seedbed.models.prices import REMEDY
 from seedbed.models.routing.request import ModelChoice, RoutingRequest
 from seedbed.models.usage import estimated_tokens
 from seedbed.playbooks.playbook import Playbook, Role, Step
+from seedbed.runs.run import Turn
+from seedbed.settings import Quota
 from seedbed.spending.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
 from seedbed.storage.store import Json
+from seedbed.telemetry import Substituted, TurnEnded, emit, listeners
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -127,8 +132,12 @@ class Spender:
         return reserve
 
 
-def expect_prices(playbook: Playbook, models: Callable[[str], Model]) -> None:
-    """Raise SettingsError with every model that a playbook names, or that stands in for one, without a price."""
+def expect_prices(playbook: Playbook, models: Callable[[str], Model], ledger: Ledger, quota: Quota) -> None:
+    """Refuse, before anything is paid, a limit in money for models of unknown price: those that a playbook names, and
+    those that stand in for them. Raises SettingsError."""
+    limited = ledger.needs_prices or quota.usd_per_day is not None
+    if not limited and all(step.max_cost_usd is None for step in playbook.all_steps()):
+        return
     named = {role.model for role in playbook.roles.values() if role.model}
     every = {each.name: each for name in sorted(named) for each in fallback_chain(models, name)}
     if problems := [_unknown_price(model) for model in every.values() if model.price() is None]:
@@ -142,3 +151,53 @@ def _most_prompt_tokens(messages: Sequence[Message]) -> int:
 def _unknown_price(model: Model) -> Problem:
     remedy = f"{REMEDY}; or set limits: {{unknown_prices: allow}}"
     return Problem(f"models.{model.name}.usd_per_million", "a limit on costs and no price", "two prices", remedy)
+
+
+def turn_of(step: str, role: str, messages: Sequence[Message], seed: int, answer: ModelAnswer) -> Turn:
+    """The turn of a role at a step that a model answered so."""
+    reply = answer.reply
+    return Turn(
+        step=step,
+        role=role,
+        model=reply.model,
+        messages=tuple((message.role, message.text) for message in messages),
+        text=reply.text,
+        prompt_tokens=reply.usage.prompt_tokens,
+        completion_tokens=reply.usage.completion_tokens,
+        cost_usd=answer.cost_usd,
+        latency_seconds=round(reply.latency_seconds, 6),
+        finish_reason=reply.finish_reason,
+        seed=seed,
+        waited_seconds=answer.waited_seconds,
+        confidence=reply.confidence,
+        notices=_notices(answer),
+        uncounted_tokens=answer.uncounted_tokens,
+        unpriced=answer.unpriced,
+    )
+
+
+def _notices(answer: ModelAnswer) -> tuple[str, ...]:
+    notices = tuple(map(str, answer.fallbacks))
+    notices += tuple(f"{each.model} was asked twice: {each.error}" for each in answer.attempts if each.overtaken)
+    notices += (answer.overbilled,) if answer.overbilled else ()
+    return notices if answer.reply.text.strip() else (*notices, f"{answer.reply.model} answered nothing")
+
+
+def emit_turn(role: str, answer: ModelAnswer) -> None:
+    """Tell who listens what a turn took, and which models stood in for others."""
+    if not listeners:
+        return
+    for fallback in answer.fallbacks:
+        emit(Substituted(requested=fallback.requested, used=fallback.used))
+    emit(
+        TurnEnded(
+            role=role,
+            model=answer.reply.model,
+            prompt_tokens=answer.reply.usage.prompt_tokens,
+            completion_tokens=answer.reply.usage.completion_tokens,
+            cost_usd=answer.cost_usd,
+            latency_seconds=answer.reply.latency_seconds,
+            waited_seconds=answer.waited_seconds,
+            finish_reason=answer.reply.finish_reason,
+        )
+    )

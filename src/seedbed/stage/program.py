@@ -13,10 +13,12 @@ from copy import deepcopy
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError, SeedbedError, StoreError, shown
+from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError, RunTaken, SeedbedError, StoreError, shown
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Run, RunStatus
+from seedbed.runs.worker_presence import performing
 from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import Tool
@@ -51,13 +53,22 @@ def program_source(playbook: Playbook, tools: Iterable[Tool], store: Store, by: 
         module = inspect.getmodule(program_of(playbook))
     except PlaybookError:  # the run says so
         module = None
-    own = {"program": _source(module), "tools": {tool.name: _source(tool.function) for tool in tools}}
+    own = {"program": source(module), "tools": {tool.name: source(tool.function) for tool in tools}}
     store.append([Fact(kind="source", key=name, subject=name, at=now(), by=by, body=own)])
     first = next(store.facts(Query(kind="source", key=name)))
     return None if first.body == own else own
 
 
-def _source(of: Any) -> str:
+def code_of(playbook: Playbook) -> str:
+    """The digest of the source of a playbook's program; empty if it has none, or none that can be read."""
+    try:
+        return source(inspect.getmodule(program_of(playbook))) if playbook.program else ""
+    except PlaybookError:  # a run says so
+        return ""
+
+
+def source(of: Any) -> str:
+    """The digest of the source of a module or function; empty if it has none."""
     try:
         text = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(of)))))
     except (OSError, TypeError, SyntaxError):
@@ -85,33 +96,40 @@ async def perform(stage: Stage, inputs: Mapping[str, Any]) -> Run:
 async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
     """Record a block from its start to its end, and what it raises; the future then has the Run.
 
-    A block that is cancelled has no end, so that it can be resumed.
+    A block that is cancelled, or that loses its run to another worker, has no end, so that it can be resumed.
     """
     recorder = stage.recorder
     ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
-    with within(run=recorder.id):
+    with within(run=recorder.id), performing(recorder.id):
         try:
             await recorder.start()
-        except asyncio.CancelledError:
-            recorder.leave()
-            raise
-        try:
-            async with _in_time(stage.run_time):
-                if stage.on_start:
-                    stage.on_start()
-                yield ended
-            _check_output(stage.output)
-            recorder.check()
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            status: RunStatus = "cost_limited" if isinstance(error, BudgetSpent) else "failed"
-            await recorder.end(status, error=text.encode(errors="replace").decode())
-            raise
-        except BaseException:
-            recorder.emit_end("interrupted")
-            recorder.leave()
-            raise
-        ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
+            try:
+                async with _in_time(stage.run_time):
+                    if stage.on_start:
+                        stage.on_start()
+                    yield ended
+                _check_output(stage.output)
+                recorder.check()
+            except Exception as error:
+                _expect_own(recorder, error)
+                text = f"{type(error).__name__}: {error}"
+                status: RunStatus = "cost_limited" if isinstance(error, BudgetSpent) else "failed"
+                await recorder.end(status, error=text.encode(errors="replace").decode())
+                raise
+            except BaseException:
+                recorder.emit_end("interrupted")
+                raise
+            ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
+        finally:
+            recorder.claims.leave()
+
+
+def _expect_own(recorder: Recorder, error: Exception) -> None:
+    """Raise RunTaken if another worker has the run, or one that it opened, whatever its program made of that."""
+    taken = error if isinstance(error, RunTaken) else recorder.claims.stopped
+    if isinstance(taken, RunTaken):
+        recorder.emit_end("interrupted")
+        raise taken
 
 
 @asynccontextmanager

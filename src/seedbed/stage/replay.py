@@ -11,6 +11,8 @@ from seedbed.models.cards import Model
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Cassette
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.replay_record import ReplayRecord
 from seedbed.stage.model_choice import ModelRequirements, request_parameters
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Json
@@ -44,7 +46,9 @@ class ReplayTools(dict[str, Tool]):
     """
 
     def __init__(self, known: Mapping[str, Tool], cassette: Cassette, *, servers: bool) -> None:
-        recorded = {name: Tool(name, refuse, changes=name in cassette.changing) for name in cassette.tools}
+        recorded = {
+            name: Tool(name, refuse, "changes" if name in cassette.changing else "reads") for name in cassette.tools
+        }
         super().__init__({**recorded, **known})
         self._servers = servers
 
@@ -55,7 +59,12 @@ class ReplayTools(dict[str, Tool]):
         return self._servers or super().__contains__(name)
 
     def __missing__(self, name: str) -> Tool:
-        return Tool(name, refuse, changes=True)
+        return Tool(name, refuse)
+
+
+def strict_record(recorder: Recorder) -> ReplayRecord | None:
+    """The record itself if it is of a strict replay, which asks no model and no tool."""
+    return recorder if isinstance(recorder, ReplayRecord) and recorder.mode.name == "strict" else None
 
 
 def refuse(name: str = "", **_: object) -> Model:

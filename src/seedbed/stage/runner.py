@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import RunTaken, SeedbedError
+from seedbed.errors import NotFound, RunTaken, SeedbedError
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Registry
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.history import recall, worker_at
+from seedbed.runs.claims import Claims, holder_of, is_taken
+from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import Run, RunEvent
-from seedbed.runs.worker_presence import heartbeat, is_alive
+from seedbed.runs.worker_presence import Heartbeat
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.spending.quota import Spending, SpendingNotice
 from seedbed.spending.stop import Stop
 from seedbed.stage.admission import AdmissionControl
+from seedbed.stage.bounds import RunBounds, bounded, bounds
 from seedbed.stage.confirmation import Confirm, Person, person
+from seedbed.stage.identity import model_identities, shared_limits
 from seedbed.stage.model_choice import Spender, expect_prices
-from seedbed.stage.model_identity import model_identity, shared_limits
 from seedbed.stage.program import perform, program_source, recording
-from seedbed.stage.replay import ReplayTools, load_cassette, refuse
+from seedbed.stage.replay import load_cassette, refuse, strict_record
+from seedbed.stage.shared_run import SharedRun
 from seedbed.stage.stage import Stage, StageOptions
+from seedbed.stage.stand_ins import expect_stand_ins, permits
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
-from seedbed.storage.store import Digest, Json, Query, Store, now
+from seedbed.storage.store import Digest, Json, Query, Store
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -61,16 +65,20 @@ class Runner:
     confirm: Confirm | Person | None = None
     tell: Callable[[list[SpendingNotice]], Awaitable[None]] | None = None
     """Tells people what they should know about spending."""
-    _source_tools: list[Any] = field(init=False, default_factory=list)
+    real_tools: bool = False
+    """Whether tools that change the world really act in runs that are not live."""
 
     def __post_init__(self) -> None:
         self.limits = ModelLimits(shared=shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
         self.stop = Stop(self.store)
+        self._spender = Spender(self.stop.check, any_price=self.settings.limits.unknown_prices == "allow")
         self._admission = AdmissionControl(self.settings.limits.concurrent_runs)
-        self._shared: dict[str, _SharedRun] = {}
+        self._shared: dict[str, SharedRun] = {}
         self._saved: set[Digest] = set()
-        self._heartbeats = 0
+        self._heartbeat = Heartbeat(self.journal.worker, self.journal.add)
+        self._left: list[Claims] = []
+        """On runs that have ended here, which could not be recorded."""
         self._person = person(None, self.settings.confirm, self.store, self.library.by)
         self._tool_sources = ToolSources(self.settings.tools, self.settings.path("."))
 
@@ -111,21 +119,23 @@ class Runner:
         """Perform a new run, under the id `run` if one is given. `on_event` receives its answers as they arrive."""
         async with self._admission:  # before any work: a thousand runs at once begin one after the other
             self._save(playbook)
-            start = self._start(playbook, inputs, seed, max_cost_usd=max_cost_usd)
-            recorder = self._recorder(start, run)
-            async with self._staged(playbook, recorder, Ledger(max_cost_usd), on_event) as stage:
+            start = self._live_start(playbook, inputs, seed, max_cost_usd)
+            recorder, ledger = self._recorder(start, run), Ledger(max_cost_usd, within=bounds().ledger)
+            async with self._staged(playbook, recorder, ledger, on_event) as stage:
                 return await perform(stage, recorder.inputs)
 
     async def perform_once(
         self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None
     ) -> Run:
-        """The run of that id, performed once for all callers in this and other processes.
+        """The run of that id, performed once for all callers in this and other processes. It is not live: stand-ins of
+        tools act, unless there are `real_tools`.
 
         An interrupted one is resumed; the next caller tries a failed one again.
         """
 
         def begin() -> Recorder:
-            return self._recorder(self._start(playbook, inputs, seed), run)
+            start = self._start(playbook, inputs, seed, real_tools=self._acts_for_real(playbook))
+            return self._recorder(start, run)
 
         return await self._share(run, playbook, begin, ledger)
 
@@ -155,14 +165,15 @@ class Runner:
 
     async def resume(self, run: str, *, max_cost_usd: float | None = None, on_event: OnEvent | None = None) -> Run:
         """Continue a run. The default limit on its cost is the one it started with."""
-        if self._is_taken(run):
-            host, pid, *_ = str(worker_at(self.store, run)).split("/")
+        if (holder := holder_of(self.store, run)) and is_taken(self.store, run):
+            machine, pid, *_ = holder.worker.split("/")
             raise RunTaken(
-                f"run {run[:10]}: found it under way in process {pid} on {host}; expected it to be free. "
-                "Wait for its end, or end that process first"
+                f"run {run[:10]}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
+                "be free. Wait for its end, or end that process first"
             )
         recorder = self._resumed(run)
-        ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd)
+        limit = recorder.max_cost_usd if max_cost_usd is None else max_cost_usd
+        ledger = Ledger(limit, within=bounds().ledger)
         async with (
             self._admission,
             self._staged(self.library.get(recorder.playbook), recorder, ledger, on_event) as stage,
@@ -174,39 +185,52 @@ class Runner:
         self, playbook: Playbook, inputs: Json, seed: int, *, max_cost_usd: float | None = None
     ) -> AsyncIterator[Stage]:
         """A stage for code that is not a program; the block is a run."""
-        start = self._start(playbook, inputs, seed, max_cost_usd=max_cost_usd)
-        staged = self._staged(playbook, self._recorder(start), Ledger(max_cost_usd), has_program=True)
+        start = self._live_start(playbook, inputs, seed, max_cost_usd)
+        ledger = Ledger(max_cost_usd, within=bounds().ledger)
+        staged = self._staged(playbook, self._recorder(start), ledger, has_program=True)
         async with staged as stage, recording(stage):
             yield stage
 
-    @asynccontextmanager
-    async def heartbeat(self) -> AsyncIterator[None]:
-        """Show other machines, if they share the store, that this worker is alive while the block lasts."""
-        self._heartbeats += 1
-        try:
-            if self._heartbeats > 1 or not self.settings.store.startswith("postgresql"):
-                yield
-            else:
-                async with heartbeat(self.journal.worker, self.journal.add, self.library.by):
-                    await asyncio.sleep(0)  # the first heartbeat comes before the first claim
-                    yield
-        finally:
-            self._heartbeats -= 1
+    def heartbeat(self) -> AbstractAsyncContextManager[None]:
+        """A block in which other machines, if they share the store, see that this worker is alive."""
+        return self._heartbeat.block(self.library.by)
 
     def model_identities(self, playbook: Playbook) -> Json:
         """The identity of each model that a playbook may use, without prices."""
-        roles = playbook.roles.values()
-        routed = any(role.model is None and (role.needs or role.prefer) for role in roles) or any(
-            step.needs or step.prefer or step.quality for step in playbook.all_steps()
-        )
-        names = {*self.models} if routed else {role.model for role in roles if role.model}
-        return {name: model_identity(self.models[name].card) for name in sorted(names)}
+        return model_identities(self.models, playbook)
 
     def identity(self, playbook: Playbook) -> Json:
-        """All but the playbook that decides what its runs are: models, and the source of its program and tools."""
-        models = self.model_identities(playbook)
-        seen = program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by)
-        return {**models, "source": seen} if seen else models
+        """All but the playbook that decides what its runs are: models, the source of its program and tools, what stands
+        in for tools, and rules beyond its own."""
+        identity = self.model_identities(playbook)
+        if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by):
+            identity["source"] = seen
+        if self.reaches_tools(playbook):
+            if not self._acts_for_real(playbook) and (stand_ins := self._tool_sources.stand_ins(self.tools)):
+                identity["stand-ins"] = stand_ins
+            if stricter := [each.digest for each in bounds().playbooks if each.loosened_by(playbook)]:
+                identity["under"] = sorted(stricter)
+        return identity
+
+    # Tools
+
+    def _acts_for_real(self, playbook: Playbook) -> bool:
+        """Whether nothing stands in for tools in runs of a playbook that are not live."""
+        return (self.real_tools and bounds().real_tools) or not self.reaches_tools(playbook)
+
+    def reaches_tools(self, playbook: Playbook) -> bool:
+        """Whether runs of a playbook may call tools: a dialogue calls none, but may open one that has a program."""
+        if playbook.program:
+            return True
+        with suppress(NotFound):  # the run says so
+            return any(self.reaches_tools(self.library.get(each)) for each in playbook.opened)
+        return False
+
+    async def expect_stand_ins(self, playbooks: Iterable[Playbook]) -> None:
+        """Raises SettingsError if runs of these playbooks that are not live could change the world."""
+        if trying := [playbook for playbook in playbooks if not self._acts_for_real(playbook)]:
+            tools = (await self._tool_sources.load(self.tools)).values()
+            expect_stand_ins(tool for tool in tools if any(permits(each, tool) for each in trying))
 
     def _save(self, playbook: Playbook) -> None:
         """Store a playbook, once."""
@@ -215,10 +239,17 @@ class Runner:
             self._saved.add(playbook.digest)
 
     def _start(
-        self, playbook: Playbook, inputs: Json, seed: int, *, parent: str = "", max_cost_usd: float | None = None
+        self, playbook: Playbook, inputs: Json, seed: int, *, parent: str = "", real_tools: bool = True
     ) -> RunStart:
         models = self.model_identities(playbook)
-        return RunStart(playbook.digest, inputs, seed, models, parent, max_cost_usd)
+        return RunStart(playbook.digest, inputs, seed, models, parent, real_tools=real_tools)
+
+    def _live_start(self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None) -> RunStart:
+        """The start of a live run; one that a program performs is below its run, and no more real than that."""
+        now = bounds()
+        parent = now.run if now.store is self.store else ""
+        start = self._start(playbook, inputs, seed, parent=parent, real_tools=now.real_tools)
+        return replace(start, max_cost_usd=max_cost_usd)
 
     def _recorder(self, start: RunStart, run: str = "", source: ReplaySource | None = None) -> Recorder:
         """The record of a new run; a replay if there is a source of answers."""
@@ -235,8 +266,8 @@ class Runner:
         """The result of a run that callers in this process share."""
         shared = self._shared.get(run)
         if shared is None:
-            work = self._perform_or_wait(run, playbook, begin, ledger or Ledger())
-            shared = self._shared[run] = _SharedRun(work)
+            work = self._perform_or_wait(run, playbook, begin, ledger or Ledger(within=bounds().ledger))
+            shared = self._shared[run] = SharedRun(work)
         try:
             return await shared.result()
         finally:
@@ -250,22 +281,18 @@ class Runner:
         recorder = begin()
         pause = FIRST_LOOK_SECONDS
         while True:
+            recorder.real_tools &= self._acts_for_real(playbook)
             try:
                 async with self._admission, self._staged(playbook, recorder, ledger) as stage:
                     return await perform(stage, recorder.inputs)
             except RunTaken:
                 await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
-            while self._is_taken(run):
+            while is_taken(self.store, run):
                 await asyncio.sleep(pause)
             if (done := recall(self.store, run)).status == "completed":
                 return done
             recorder = self._resumed(run)
-
-    def _is_taken(self, run: str) -> bool:
-        """Whether another worker performs a run."""
-        worker = worker_at(self.store, run)
-        return worker not in (None, self.journal.worker) and is_alive(str(worker), self.store, now())
 
     def _resumed(self, run: str, source: ReplaySource | None = None) -> Recorder:
         """The record of a run to continue. A replay stays one; by default it answers from the run it replays."""
@@ -290,7 +317,8 @@ class Runner:
                 return done
             recorder = self._resumed(run, source)
         else:
-            recorder = self._recorder(self._start(chosen, inputs, above.seed, parent=above.id), run, source)
+            start = self._start(chosen, inputs, above.seed, parent=above.id, real_tools=above.real_tools)
+            recorder = self._recorder(start, run, source)
         async with self._staged(chosen, recorder, parent.ledger, parent.on_event, parent=parent) as stage:
             return await perform(stage, recorder.inputs)
 
@@ -311,48 +339,47 @@ class Runner:
 
         If the run fails, what a replay missed is raised instead: it explains the failure.
         """
-        strict = recorder if isinstance(recorder, ReplayRecord) and recorder.mode.name == "strict" else None
-        if self.settings.tools and (has_program or playbook.program) and not strict:  # a dialogue calls none
-            self._source_tools = await self._tool_sources.load()
+        strict, reached = strict_record(recorder), has_program or playbook.program is not None
         if not strict:
             await self.stop.check()
-            self._expect_prices(playbook, ledger)
+            if not self._spender.any_price:
+                expect_prices(playbook, self.models.__getitem__, ledger, self.settings.quota)
         expense = None if strict or parent else self.spent.start(recorder.id)
+        above = (parent.playbook, *parent.above) if parent else self._playbooks_above(recorder)
+        within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder.id, self.store)
+        self._left = [claims for claims in self._left if not claims.leave()]
         try:
-            models, tools = self.models.__getitem__, toolbox([*self.tools, *self._source_tools])
-            if strict:
-                models = refuse
-                tools = ReplayTools(tools, strict.cassette, servers=bool(self.settings.tools))
-            options = StageOptions(
-                limits=self.limits,
-                router=lambda: self.router,
-                ledger=ledger,
-                tools=tools,
-                confirm=self._confirmer(),
-                on_event=on_event,
-                open_run=self._open,
-                depth=parent.depth + 1 if parent else 0,
-                above=(parent.playbook, *parent.above) if parent else self._playbooks_above(recorder),
-                spender=Spender(self.stop.check, any_price=self.settings.limits.unknown_prices == "allow"),
-                on_start=partial(self.spent.confirm, expense) if expense else None,
-                run_time=self.settings.limits.run_time,
-            )
-            yield Stage(playbook, models, recorder, options)
+            async with (
+                self.heartbeat(),
+                self._tool_sources.for_run(self.tools, recorder, parent, reached=reached) as tools,
+            ):
+                options = StageOptions(
+                    limits=self.limits,
+                    router=lambda: self.router,
+                    ledger=ledger,
+                    tools=tools,
+                    confirm=self._confirmer(),
+                    on_event=on_event,
+                    open_run=self._open,
+                    depth=parent.depth + 1 if parent else 0,
+                    above=above,
+                    taken=parent.taken if parent else None,
+                    spender=self._spender,
+                    on_start=partial(self.spent.confirm, expense) if expense else None,
+                    run_time=self.settings.limits.run_time,
+                )
+                with bounded(within):
+                    yield Stage(playbook, refuse if strict else self.models.__getitem__, recorder, options)
         except SeedbedError:
             recorder.check()
             raise
         finally:
+            if recorder.claims.held:  # the store could not be reached
+                self._left.append(recorder.claims)
             if expense:
                 self.spent.end(expense, recorder.paid_usd)
                 if self.tell and (news := await self.spent.news()):
                     await self.tell(news)
-
-    def _expect_prices(self, playbook: Playbook, ledger: Ledger) -> None:
-        """Refuse, before anything is paid, a limit in money for models of unknown price. Raises SettingsError."""
-        limited = ledger.needs_prices or self.settings.quota.usd_per_day is not None
-        limited |= any(step.max_cost_usd is not None for step in playbook.all_steps())
-        if limited and self.settings.limits.unknown_prices == "refuse":
-            expect_prices(playbook, self.models.__getitem__)
 
     def _confirmer(self) -> Person:
         """Who confirms an action where a rule demands it."""
@@ -360,29 +387,11 @@ class Runner:
             return self._person
         return person(self.confirm, self.settings.confirm, self.store, self.library.by)
 
-    def _playbooks_above(self, recorder: Recorder) -> list[Playbook]:
-        """The playbooks of the runs above a child run that is resumed directly."""
-        playbooks, run = [], recorder.parent
+    def _playbooks_above(self, recorder: Recorder) -> tuple[Playbook, ...]:
+        """The playbooks that bound a run: those around it, and those of the runs above one that is resumed directly."""
+        playbooks, run = list(bounds().playbooks), recorder.parent if recorder.resumed else ""
         while run:
             above = recall(self.store, run)
             playbooks.append(self.library.get(above.playbook))
             run = above.parent
-        return playbooks
-
-
-class _SharedRun:
-    """One run for all callers that wait for it. It is cancelled when none is left."""
-
-    def __init__(self, work: Coroutine[Any, Any, Run]) -> None:
-        self._task = asyncio.ensure_future(work)
-        self.waiting = 0
-
-    async def result(self) -> Run:
-        self.waiting += 1
-        try:
-            return await asyncio.shield(self._task)
-        finally:
-            self.waiting -= 1
-            if not self.waiting and not self._task.done():
-                self._task.cancel()
-                await asyncio.gather(self._task, return_exceptions=True)
+        return tuple(dict.fromkeys(playbooks))

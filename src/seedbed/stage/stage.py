@@ -11,22 +11,32 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import ActionForbidden, PlaybookError, Problem, RunError
-from seedbed.models.calling.fallback import Discard, ModelAnswer, ModelCall
+from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, RunError
+from seedbed.models.calling.fallback import Discard, ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
 from seedbed.models.chat import Message, Sampling
 from seedbed.playbooks.playbook import Playbook, Role, Step
-from seedbed.playbooks.rules import Permission, strictest
+from seedbed.playbooks.rules import Permission
 from seedbed.plugins import suggestion
+from seedbed.runs.cassette import CONFIRM
+from seedbed.runs.claims import idempotency_key
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
-from seedbed.stage.model_choice import ModelRequirements, Spender, choose_model, request_parameters
-from seedbed.stage.tools import Tool
+from seedbed.stage.model_choice import (
+    ModelRequirements,
+    Spender,
+    choose_model,
+    emit_turn,
+    request_parameters,
+    turn_of,
+)
+from seedbed.stage.permission import ActionRules, unconfirmed
+from seedbed.stage.tools import KEY, Tool
 from seedbed.storage.store import Digest, Json
-from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
+from seedbed.telemetry import within
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -40,9 +50,9 @@ class StageOptions:
     """What a stage works with. By default there is no budget, no tool and no one to ask.
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
-    `depth` counts the runs above this one, and `above` are their playbooks, whose rules hold here too. `spender` says
-    how requests are paid for; `on_start` is called when the start of the run is stored, and may refuse it. A run fails
-    that takes longer than `run_time`.
+    `depth` counts the runs above this one; `above` are their playbooks, whose rules hold here too, `taken` their acts.
+    `spender` says how requests are paid for; `on_start` is called when the start of the run is stored, and may refuse
+    it. A run fails that takes longer than `run_time`.
     """
 
     limits: ModelLimits | None = None
@@ -54,6 +64,7 @@ class StageOptions:
     open_run: OpenRun | None = None
     depth: int = 0
     above: Sequence[Playbook] = ()
+    taken: list[tuple[str, Json]] | None = None
     spender: Spender = field(default_factory=Spender)
     on_start: Callable[[], None] | None = None
     run_time: timedelta | None = None
@@ -82,10 +93,12 @@ class Stage:
         self.on_event = options.on_event
         self.depth = options.depth
         self.above = tuple(options.above)
+        self.taken = [] if options.taken is None else options.taken
         self._models = models
         self._limits = options.limits or ModelLimits()
         self._router = options.router
         self._tools = options.tools or {}
+        self._rules = ActionRules((playbook, *self.above), self._tools, self.taken, recorder.unasked)
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
@@ -98,6 +111,10 @@ class Stage:
     @property
     def seed(self) -> int:
         return self.recorder.seed
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self._tools
 
     async def ask(
         self,
@@ -140,12 +157,12 @@ class Stage:
             try:
                 with within(step=label, model=model):
                     answer = await call.answer()
-                    _emit_turn(role, answer)
+                    emit_turn(role, answer)
             except Exception as error:
                 await self._record_failure(name, role, error, ledger)
                 raise
             self.recorder.paid_usd += answer.cost_usd
-            return _turn(name, role, messages, self.seed, answer).body()
+            return turn_of(name, role, messages, self.seed, answer).body()
 
         def details() -> Json:
             texts = [{"speaker": message.role, "text": message.text} for message in messages]
@@ -227,7 +244,8 @@ class Stage:
     async def call(self, tool: str, confidence: float | None = None, /, **arguments: Any) -> Any:
         """Use a tool if the rules permit it and, where they ask for one, a person confirms it.
 
-        Raises ActionForbidden, or RunError if the tool fails; a failure is recorded too.
+        Raises ActionForbidden, or RunError if the tool fails; a failure is recorded too. Raises InDoubt if it may have
+        changed the world and its result is lost: the run then ends.
         """
         if tool not in self._tools:
             known = ", ".join(self._tools) or "none were given"
@@ -235,14 +253,24 @@ class Stage:
             raise RunError(f"found no tool {tool!r}; expected one of: {known}{f'. {near}' if near else ''}")
         chosen = self._tools[tool]
         arguments = deepcopy(arguments)  # the program must not alter what a person confirms
+        if KEY in arguments and chosen.takes_key:
+            raise RunError(f"tool {tool}: found {KEY} among its arguments; expected none: every call is given its own")
         await self._require_permission(tool, arguments, confidence)
+        confirmed = any(each.point == f"{CONFIRM}{tool}" for each in self.recorder.decisions)
+        risky = chosen.acts == "really" and (chosen.changes or confirmed)
+        given, acted = arguments, False
+        if chosen.takes_key:
+            given = {**arguments, KEY: idempotency_key(self.recorder.next_key("call", tool, arguments))}
 
         async def work() -> Json:
-            began = time.perf_counter()
+            nonlocal acted
+            acted, began = True, time.perf_counter()
             result, error = None, ""
             try:
-                result = await chosen.use(arguments)
+                result = await chosen.use(given)
             except RunError as wrong:
+                if risky and isinstance(wrong, InDoubt):
+                    raise
                 error = str(wrong)
             seconds = time.perf_counter() - began
             return Call(
@@ -256,7 +284,9 @@ class Stage:
 
         if self._spender.check:
             await self._spender.check()
-        call = Call(**await self.recorder.record("call", tool, arguments, work, risky=chosen.changes))
+        call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
+        if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
+            await work()
         self.recorder.calls.append(call)
         if call.error:
             raise RunError(call.error)
@@ -267,26 +297,32 @@ class Stage:
         return await self.call("search", query=query, **more)
 
     async def _require_permission(self, action: str, arguments: Json, confidence: float | None) -> None:
-        permission = self.may(action, confidence)
+        permission, unsure = self.may(action, confidence, arguments), self.may(action, None, arguments)
         if permission.answer == "forbidden":
             await self.decide(f"may {action}", "forbidden", because=permission.because)
             raise ActionForbidden(f"{action}: {permission.because}")
-        if permission.answer == "confirm" and not await self.confirm(action, permission.because, arguments):
-            raise ActionForbidden(f"{action}: {permission.because}, and nobody confirmed it")
-        if permission and not self.may(action):  # the confidence made the difference
+        with self._rules.taking(action, arguments):
+            if permission.answer == "confirm" and not await self.confirm(action, permission.because, arguments):
+                raise ActionForbidden(unconfirmed(action, permission.because))
+        if permission and not unsure:  # the confidence made the difference
             sure = None if confidence is None else float(confidence)
             await self.decide(f"may {action}", "allowed", because=permission.because, confidence=sure)
 
-    def may(self, action: str, confidence: float | None = None) -> Permission:
-        """Whether the rules permit an action: those of the playbook, and of the runs above this one."""
-        return strictest(each.may(action, confidence) for each in (self.playbook, *self.above))
+    def may(
+        self, action: str, confidence: float | None = None, arguments: Mapping[str, Any] | None = None
+    ) -> Permission:
+        """Whether the rules permit an action: those of the playbook, and of the runs above this one.
+
+        Without arguments the answer is the strictest that any could get.
+        """
+        return self._rules.may(action, confidence, arguments)
 
     async def confirm(self, action: str, because: str, arguments: Mapping[str, Any] | None = None) -> bool:
         """Ask a person, who sees the arguments. A forbidden action is refused without asking anybody.
 
         The answer is recorded as a decision, with how it was given.
         """
-        permission = self.may(action)
+        permission = self.may(action, None, arguments)
         if permission.answer == "forbidden":
             await self.decide(f"may {action}", "forbidden", because=permission.because)
             return False
@@ -296,9 +332,9 @@ class Stage:
         async def ask() -> Json:
             reply = await self._person.ask(question)
             yes = "yes" if reply.yes is True else "no"
-            return Decision(point=f"confirm {action}", action=yes, because=because, answered=reply.how).body()
+            return Decision(point=f"{CONFIRM}{action}", action=yes, because=because, answered=reply.how).body()
 
-        return (await self._record_decision(f"confirm {action}", words, ask, person=True)).action == "yes"
+        return (await self._record_decision(f"{CONFIRM}{action}", words, ask, person=True)).action == "yes"
 
     async def decide(
         self,
@@ -349,51 +385,3 @@ class Stage:
             return {"name": name, "value": read()}
 
         return (await self.recorder.record("reading", name, None, reading))["value"]
-
-
-def _turn(step: str, role: str, messages: Sequence[Message], seed: int, answer: ModelAnswer) -> Turn:
-    reply = answer.reply
-    return Turn(
-        step=step,
-        role=role,
-        model=reply.model,
-        messages=tuple((message.role, message.text) for message in messages),
-        text=reply.text,
-        prompt_tokens=reply.usage.prompt_tokens,
-        completion_tokens=reply.usage.completion_tokens,
-        cost_usd=answer.cost_usd,
-        latency_seconds=round(reply.latency_seconds, 6),
-        finish_reason=reply.finish_reason,
-        seed=seed,
-        waited_seconds=answer.waited_seconds,
-        confidence=reply.confidence,
-        notices=_notices(answer),
-        uncounted_tokens=answer.uncounted_tokens,
-        unpriced=answer.unpriced,
-    )
-
-
-def _notices(answer: ModelAnswer) -> tuple[str, ...]:
-    notices = tuple(map(str, answer.fallbacks))
-    notices += tuple(f"{each.model} was asked twice: {each.error}" for each in answer.attempts if each.overtaken)
-    notices += (answer.overbilled,) if answer.overbilled else ()
-    return notices if answer.reply.text.strip() else (*notices, f"{answer.reply.model} answered nothing")
-
-
-def _emit_turn(role: str, answer: ModelAnswer) -> None:
-    if not listeners:
-        return
-    for fallback in answer.fallbacks:
-        emit(Substituted(requested=fallback.requested, used=fallback.used))
-    emit(
-        TurnEnded(
-            role=role,
-            model=answer.reply.model,
-            prompt_tokens=answer.reply.usage.prompt_tokens,
-            completion_tokens=answer.reply.usage.completion_tokens,
-            cost_usd=answer.cost_usd,
-            latency_seconds=answer.reply.latency_seconds,
-            waited_seconds=answer.waited_seconds,
-            finish_reason=answer.reply.finish_reason,
-        )
-    )

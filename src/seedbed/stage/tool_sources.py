@@ -1,45 +1,110 @@
-"""Tool sources: the tools that the workspace file names, loaded when they are first needed."""
+"""Tool sources: the tools of a workspace, loaded when they are first needed, and which of them a run gets."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seedbed.errors import Problem, SettingsError, shown
 from seedbed.plugins import load
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.replay_record import ReplayRecord
 from seedbed.settings import ToolSource
 from seedbed.stage.mcp import Connection
+from seedbed.stage.program import source
+from seedbed.stage.replay import ReplayTools, strict_record
+from seedbed.stage.stage import Stage
+from seedbed.stage.stand_ins import StandIns, standing_in
+from seedbed.stage.tools import Tool, as_tool, toolbox
+from seedbed.storage.store import Json
 
 
 class ToolSources:
-    """Functions by their import path, and the tools of MCP servers."""
+    """What the workspace file names: functions by their import path, and the tools of MCP servers."""
 
     def __init__(self, sources: Sequence[ToolSource], folder: Path = Path()) -> None:
-        self._functions = [source.function for source in sources if source.function]
-        self._connections = [Connection(source.mcp, folder) for source in sources if source.mcp]
+        self._functions = [each for each in sources if each.function]
+        self._servers = [(Connection(each.mcp, folder), each) for each in sources if each.mcp]
 
-    async def load(self) -> list[Any]:
-        """All tools; servers that do not run yet are started, all at the same time.
+    async def load(self, others: Iterable[Any]) -> dict[str, Tool]:
+        """All tools by name, with `others` that were passed in Python; servers that do not run yet are started, all at
+        the same time.
 
         Raises SettingsError for a function that cannot be imported, RunError for a server that does not answer.
         """
-        functions = [_load_function(path) for path in self._functions]
-        served = await asyncio.gather(*(connection.tools() for connection in self._connections))
-        return [*functions, *(tool for tools in served for tool in tools)]
+        functions = self._load_functions()
+        served = await asyncio.gather(*(_served(*server) for server in self._servers))
+        return toolbox([*others, *functions, *(tool for tools in served for tool in tools)])
+
+    @asynccontextmanager
+    async def for_run(
+        self, others: Iterable[Any], recorder: Recorder, parent: Stage | None, *, reached: bool
+    ) -> AsyncIterator[Mapping[str, Tool]]:
+        """The tools of one run; none are loaded unless it has a program. A run within another has its stand-ins."""
+        if strict := strict_record(recorder):
+            yield ReplayTools(toolbox(others), strict.cassette, servers=bool(self._functions or self._servers))
+            return
+        tools = await self.load(others) if reached else toolbox(others)
+        if recorder.real_tools or not reached or isinstance(recorder, ReplayRecord):
+            yield tools
+        elif parent and isinstance(parent.tools, StandIns):
+            yield parent.tools
+        else:
+            async with standing_in(tools) as stand_ins:
+                yield stand_ins
+
+    def stand_ins(self, others: Iterable[Any]) -> Json:
+        """What stands in for tools, and its source, by the name of the tool or the server. Raises SettingsError."""
+        tools = toolbox([*others, *self._load_functions()]).values()
+        known: Json = {tool.name: {"simulated": source(tool.simulated)} for tool in tools if tool.simulated}
+        known |= {tool.name: {"sandbox": source(tool.sandbox)} for tool in tools if tool.sandbox}
+        servers = {each.server.label: _load(about.sandbox) for each, about in self._servers if about.sandbox}
+        return known | {name: {"sandbox": source(sandbox)} for name, sandbox in servers.items()}
+
+    def _load_functions(self) -> list[Tool]:
+        return [_load_tool(each) for each in self._functions]
 
     def close(self) -> None:
         """Ask the servers to close, without waiting for them."""
-        for connection in self._connections:
+        for connection, _ in self._servers:
             connection.close()
 
     async def aclose(self) -> None:
         """Close the servers and wait for them."""
-        await asyncio.gather(*(connection.aclose() for connection in self._connections))
+        await asyncio.gather(*(connection.aclose() for connection, _ in self._servers))
 
 
-def _load_function(path: str) -> Any:
+async def _served(connection: Connection, about: ToolSource) -> list[Tool]:
+    tools, sandbox = await connection.tools(), _load(about.sandbox)
+    return [replace(tool, sandbox=sandbox) for tool in tools] if sandbox else tools
+
+
+def _load_tool(about: ToolSource) -> Tool:
+    """A function as a tool; what the workspace file says of it counts more than what its code says."""
+    made = as_tool(_load(about.function))
+    twin, sandbox = _load(about.simulated), _load(about.sandbox)
+    if twin or sandbox:
+        made = replace(made, simulated=as_tool(twin).function if twin else None, sandbox=sandbox)
+    return replace(made, effect=about.effect) if about.effect else made
+
+
+async def tool_names(sources: Sequence[ToolSource], folder: Path) -> list[str]:
+    """The names of the tools that a workspace file lists. Raises as `ToolSources.load` does."""
+    loaded = ToolSources(sources, folder)
+    try:
+        return list(await loaded.load([]))
+    finally:
+        await loaded.aclose()
+
+
+def _load(path: str | None) -> Any:
+    """The function of a path; None where there is none."""
+    if path is None:
+        return None
     function = load(path, "tools", expected="module:function")
     if not (callable(function) or hasattr(function, "use") or hasattr(function, "ainvoke")):
         raise SettingsError([Problem("tools", f"{path}, {shown(function)}", "a function or a tool")])

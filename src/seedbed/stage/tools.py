@@ -1,33 +1,76 @@
-"""Tool: a typed function that a program may call; it reads the world or changes it."""
+"""Tool: a typed function that a program may call; it reads the world, changes it, or sends something out."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import ValidationError, validate_call
 
-from seedbed.errors import PlaybookError, Problem, RunError, shown
+from seedbed.errors import InDoubt, PlaybookError, Problem, RunError, SettingsError, expect_function, shown
+
+Effect: TypeAlias = Literal["reads", "changes", "sends"]
+"""What a tool does to the world. One that `sends` changes nothing but lets something out, as fetching a page does: it
+is treated like one that `changes`."""
 
 TIMEOUT_SECONDS = 60.0
+
+KEY = "idempotency_key"
+"""A parameter that a tool may declare: it receives a key of its own for each call, the same if a run is resumed."""
+
+_CUT_OFF = (TimeoutError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function with a name. One that `changes` the world needs permission and never runs in a replay."""
+    """A function with a name. Unless its effect is `reads` it needs permission, never runs in a replay, and acts on the
+    world in live runs only.
+
+    In evaluations and searches its stand-in acts: `simulated`, a function with the same arguments, or what `sandbox`
+    makes for each run, by the tool's name. A sandbox is a function that returns an object or a mapping, or a context
+    manager of one, sync or async, which is left when the run ends.
+    """
 
     name: str
     function: Callable[..., Any]
-    changes: bool = False
+    effect: Effect = "changes"
     about: str = ""
     timeout_seconds: float | None = TIMEOUT_SECONDS
     """None leaves the limit to the function."""
+    simulated: Callable[..., Any] | None = None
+    sandbox: Callable[[], Any] | None = None
+    acts: Literal["really", "simulated", "sandbox"] = "really"
+    """What the function is: the tool's own, or a stand-in."""
+    takes_key: bool = False
+    """Whether the function has the parameter `idempotency_key`."""
+
+    def __post_init__(self) -> None:
+        if self.effect not in get_args(Effect):
+            expected = f"one of: {', '.join(get_args(Effect))}"
+            raise SettingsError([Problem(f"tool {self.name}: effect", shown(self.effect), expected)])
+        if self.simulated and self.sandbox:
+            raise SettingsError([Problem(f"tool {self.name}", "both simulated and sandbox", "one of them")])
+
+    @property
+    def changes(self) -> bool:
+        """Whether it acts on the world beyond reading it."""
+        return self.effect != "reads"
+
+    def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call, with those that the function adds by itself."""
+        try:
+            parameters = inspect.signature(self.function).parameters
+        except (TypeError, ValueError):  # a function without a signature
+            return dict(arguments)
+        defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
+        return {**defaults, **arguments}
 
     async def use(self, arguments: dict[str, Any]) -> Any:
-        """The function's result. Raises RunError if the arguments do not fit, if it fails, or if it takes too long."""
+        """The function's result. Raises RunError if the arguments do not fit, or if it fails; InDoubt if it does not
+        answer, be it that it takes too long or that a connection breaks: it may have done its work."""
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 if inspect.iscoroutinefunction(inspect.unwrap(self.function)):
@@ -35,37 +78,56 @@ class Tool:
                 return await asyncio.to_thread(self.function, **arguments)
         except TimeoutError:
             limit = "its own limit" if self.timeout_seconds is None else f"at most {self.timeout_seconds:g} seconds"
-            raise RunError(f"tool {self.name}: found no answer in time; expected one within {limit}") from None
+            raise InDoubt(f"tool {self.name}: found no answer in time; expected one within {limit}") from None
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             raise RunError(f"tool {self.name}: found arguments that do not fit: {problems}") from None
         except RunError:
             raise
         except Exception as error:
-            raise RunError(f"tool {self.name} failed: {type(error).__name__}: {shown(str(error), 300)}") from error
+            kind = InDoubt if _is_cut_off(error) else RunError
+            raise kind(f"tool {self.name} failed: {type(error).__name__}: {shown(str(error), 300)}") from error
 
 
 def tool(
     function: Callable[..., Any] | None = None,
     *,
-    changes: bool = False,
+    effect: Effect | None = None,
+    changes: bool | None = None,
     name: str | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    simulated: Any = None,
+    sandbox: Callable[[], Any] | None = None,
 ) -> Any:
-    """Make a tool of a typed function, as a decorator with or without arguments."""
+    """Make a tool of a typed function, as a decorator with or without arguments.
+
+    One that does not declare its effect `changes` the world; `changes=True` and `changes=False` are older words for the
+    effects `changes` and `reads`.
+    """
+    declared = effect or _effect(changes)
 
     def make(function: Callable[..., Any]) -> Tool:
-        about = inspect.getdoc(function) or ""
-        return Tool(name or function.__name__, validate_call(function), changes, about, timeout_seconds)
+        expect_function(function, "tool", name)
+        about, twin = inspect.getdoc(function) or "", simulated and as_tool(simulated).function
+        made = Tool(name or function.__name__, validate_call(function), declared, about, timeout_seconds, twin, sandbox)
+        return replace(made, takes_key=takes_key(function))
 
     return make if function is None else make(function)
 
 
+def as_tool(each: Any) -> Tool:
+    """The tool itself, or the tool that a function or a LangChain tool is."""
+    if isinstance(each, Tool):
+        return each
+    made: Tool = _langchain(each) if hasattr(each, "ainvoke") else tool(each)
+    return made
+
+
 def toolbox(tools: Iterable[Any]) -> dict[str, Tool]:
-    """Tools by name: ours, plain functions, which only read, and LangChain tools, which say so in their metadata."""
+    """Tools by name: ours, plain functions, and LangChain tools, which may declare their effect in their metadata."""
     box: dict[str, Tool] = {}
     for each in tools:
-        made = each if isinstance(each, Tool) else _langchain(each) if hasattr(each, "ainvoke") else tool(each)
+        made = as_tool(each)
         if made.name in box:
             raise PlaybookError([Problem("tools", f"two tools named {made.name}", "names that differ")])
         box[made.name] = made
@@ -76,5 +138,31 @@ def _langchain(original: Any) -> Tool:
     async def use(**arguments: Any) -> Any:
         return await original.ainvoke(arguments)
 
-    changes = bool((original.metadata or {}).get("changes"))
-    return Tool(original.name, use, changes, original.description)
+    about = original.metadata or {}
+    effect, twin = about.get("effect") or _effect(about.get("changes")), about.get("simulated")
+    return Tool(
+        original.name,
+        use,
+        effect,
+        original.description,
+        simulated=twin and as_tool(twin).function,
+        sandbox=about.get("sandbox"),
+        takes_key=KEY in original.args,
+    )
+
+
+def takes_key(function: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter for the key of the call."""
+    try:
+        return KEY in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a function without a signature
+        return False
+
+
+def _effect(changes: bool | None) -> Effect:
+    return "reads" if changes is False else "changes"
+
+
+def _is_cut_off(error: Exception) -> bool:
+    """Whether an error leaves open if the work was done. HTTP libraries have time-outs of their own."""
+    return isinstance(error, _CUT_OFF) or any("Timeout" in kind.__name__ for kind in type(error).__mro__)

@@ -24,6 +24,7 @@ SIGNED = ("comparison", "attempt", "approval", "refusal", "move")
 ALGORITHM = "ed25519:"
 KEY_BYTES = 32
 MAKE_ONE = "Make one: seedbed evidence key."
+FROM_FILE = "Write signing_key: {file: PATH} in the workspace file, or set SEEDBED_SIGNING_KEY to what the file holds."
 
 
 class SigningKey:
@@ -116,7 +117,9 @@ def _decoded(text: str, path: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise SettingsError([Problem(path, "something else", f"base64 of {KEY_BYTES} bytes", MAKE_ONE)])
+        is_path = path == "signing_key" and (text.startswith(("/", ".", "~")) or "." in text or "\\" in text)
+        actual, remedy = ("the path of a file", FROM_FILE) if is_path else ("something else", MAKE_ONE)
+        raise SettingsError([Problem(path, actual, f"base64 of {KEY_BYTES} bytes, the key itself", remedy)])
     return key
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from seedbed.errors import RefMoved, StoreDamaged, StoreError, shown
+from seedbed.errors import Problem, RefMoved, StoreDamaged, StoreError, shown
 from seedbed.storage.content import Content as Content
 from seedbed.storage.content import Digest as Digest
 from seedbed.storage.content import Json as Json
@@ -295,6 +295,8 @@ class RefMove:
 
     def __post_init__(self) -> None:
         name = self.name
+        if not isinstance(self.because, str):
+            raise StoreError(Problem("because", shown(self.because), "a reason in words", "Say why it moves."))
         if not name or not self.because.strip() or not self.by:
             raise StoreError(f"moving {shown(name)}: found an empty name, reason or author; expected all three")
         if not (is_name(name) and is_name(self.by)):

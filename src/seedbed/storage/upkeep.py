@@ -102,6 +102,8 @@ class _Verifier:
         self.head = GENESIS
         self._wanted: dict[Digest, list[tuple[str, str]]] = {}
         """Content that must exist: which refs and facts name it, and as what."""
+        self._past_targets: dict[Digest, str] = {}
+        """What refs ever pointed to, and the first move that says so."""
 
     def refs(self) -> None:
         before, _ = self._refs()
@@ -111,6 +113,8 @@ class _Verifier:
         for ref in after.values():
             for digest in _digests(ref.target):
                 self._want(digest, f"ref {ref.name}", "a target")
+        for digest in self._past_targets.keys() - self._wanted.keys():  # a channel may return to it
+            self._want(digest, self._past_targets[digest], "a target")
         for name in sorted((before.keys() | moved.keys() | after.keys()) - unreadable):
             # A ref that moved while we read its moves is not compared.
             if before.get(name) == after.get(name) != moved.get(name):
@@ -130,13 +134,17 @@ class _Verifier:
             self.count["sealed"] += is_sealed(content.body)
             self._wanted.pop(content.digest, None)
             if not content.intact:
-                self._problem(f"{content.kind} {content.digest}", "a text that does not match its name", "the one put")
+                self._problem(
+                    f"{content.kind} {content.digest}",
+                    "a text that does not match its digest",
+                    "the text that was stored",
+                )
         for digest, named in self._wanted.items():
             try:
                 self.store.get(digest)
             except NotFound:
                 for name, role in named:
-                    self._problem(name, f"{role} that is not there, {short(digest)}", "content of that name")
+                    self._problem(name, f"{role} that is not there, {short(digest)}", "content with that digest")
             except StoreDamaged as damage:
                 self.unreadable(damage)
 
@@ -165,6 +173,8 @@ class _Verifier:
     def _refs_by_moves(self) -> dict[str, Ref]:
         refs: dict[str, Ref] = {}
         for fact in self._readable(self.store.facts(Query(kind="move"))):
+            for digest in _digests(fact.body.get("to")):
+                self._past_targets.setdefault(digest, f"move fact {fact.key}")
             try:
                 refs[fact.subject] = ref_after(fact)
             except StoreDamaged as damage:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO, get_args
 
 from seedbed.errors import Problem, SettingsError
+from seedbed.settings.secrets import redact
 from seedbed.telemetry.events import Listener, Place, TelemetryEvent
 
 _EVENTS = {kind: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() for kind in get_args(TelemetryEvent)}
@@ -26,7 +27,7 @@ def json_logs(stream: TextIO) -> Listener:
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(), "event": _EVENTS[type(event)]}
         line |= {name: value for name in place.__slots__ if (value := getattr(place, name))}
         line |= {_KEYS.get(name, name): getattr(event, name) for name in event.__slots__}
-        stream.write(json.dumps(line) + "\n")
+        stream.write(redact(json.dumps(line)) + "\n")
 
     return write
 
@@ -40,6 +41,7 @@ def log_to_stderr() -> Listener:
 def log_to_file(path: Path) -> Listener:
     """Appends to a file until the process exits. Raises SettingsError if it cannot be written."""
     try:
+        path.touch(0o600)
         stream = path.open("a", encoding="utf-8", buffering=1)
     except OSError as error:
         problem = Problem("telemetry.logs", f"{path}: {error.strerror}", "a file that can be written")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from typing import Any
 
-from seedbed.workspace.workspace import Workspace, open_workspace
+from seedbed.errors import Problem, SeedbedError
+from seedbed.workspace.workspace import Workspace, closed, open_workspace
 
 
 class Blocking:
@@ -41,6 +42,7 @@ class Blocking:
     def _blocking(self, method: Any) -> Any:
         @wraps(method)
         def call(*arguments: Any, **options: Any) -> Any:
+            self._expect_open()
             result = method(*arguments, **options)
             if inspect.iscoroutine(result):
                 return self._runner.run(result)
@@ -49,6 +51,12 @@ class Blocking:
             return self._entered(result) if isinstance(result, AbstractAsyncContextManager) else result
 
         return call
+
+    def _expect_open(self) -> None:
+        try:
+            self._runner.get_loop()
+        except RuntimeError:
+            raise closed() from None
 
     @contextmanager
     def _entered(self, manager: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
@@ -66,4 +74,8 @@ class Blocking:
 @wraps(open_workspace, assigned=())
 def open_blocking(*arguments: Any, **options: Any) -> AbstractContextManager[Any]:
     """Open a workspace for scripts without await: use it in `with`. See `seedbed.open` for the arguments."""
+    with suppress(RuntimeError):  # there is none, as it should be
+        asyncio.get_running_loop()
+        remedy = "Write: async with seedbed.open() as space, and await."
+        raise SeedbedError(Problem("open_blocking", "a running event loop", "code without await", remedy))
     return Blocking(open_workspace(*arguments, **options), asyncio.Runner())

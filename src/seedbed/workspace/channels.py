@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, cast
 
-from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError
+from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.replay.replay import is_replayed
@@ -73,6 +73,8 @@ class Channels:
 
     def _evidence(self, candidate: Digest, channel: str, because: Verdict | str) -> tuple[Verdict | None, str]:
         """The verdict to release by, and the reason in words."""
+        remedy = "Give the verdict that `compare` returned, the digest of its experiment, or say why in words."
+        expect_type(because, Verdict | str, "because", "a verdict or a reason", remedy)
         if isinstance(because, Verdict):
             return because, str(because)
         if re.fullmatch(r"(b2:)?[0-9a-f]{8,64}", because):
@@ -252,8 +254,11 @@ class Channels:
         async def serve(key: str, inputs: Mapping[str, Any]) -> Run:
             run = uuid.uuid4().hex
             choice = await self.choose(channel, key=key, run=run)
-            return await runner.perform(choice.playbook, dict(inputs), new_seed(None), run=run)
+            return await runner.perform_once(run, choice.playbook, dict(inputs), new_seed(None))
 
+        now = self.get(channel)
+        served = [each for each in (now.stable, now.canary.playbook if now.canary else None) if each]
+        await runner.expect_stand_ins(map(self._resources.library.get, served))
         return await drill(tasks, units, metric, serve, self.feedback, on_event or (lambda done: None))
 
     # Alerts

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seedbed.documents import write_private
 from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.datasets import seal
 from seedbed.evaluation.datasets.check import DatasetCheck, check_dataset
@@ -177,4 +178,4 @@ def write_files(files: Mapping[Path, Dataset], *, dry_run: bool = False) -> None
         raise DatasetError(taken)
     for file, tasks in files.items() if not dry_run else ():
         lines = (json.dumps(row, ensure_ascii=False) for row in tasks.rows())
-        file.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
+        write_private(file, "".join(f"{each}\n" for each in lines))

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from seedbed.errors import DatasetError, NotFound, Problem, SettingsError, shown
+from seedbed.errors import DatasetError, NotFound, PlaybookError, Problem, SettingsError, shown
 from seedbed.evaluation.context import EvaluationContext
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.files import KINDS, ending
@@ -23,8 +23,9 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
+from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import Confirm, Person
-from seedbed.workspace.resources import Resources, find_file, store_url
+from seedbed.workspace.resources import DATASET_FILES, Resources, find_file, store_url
 
 AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
@@ -55,7 +56,7 @@ class Execution:
             return tasks
         if not isinstance(tasks, str | Path):
             expected = "a Dataset, the path of one, a name or a digest"
-            raise DatasetError([Problem("tasks", f"a {type(tasks).__name__}", expected)])
+            raise DatasetError([Problem("tasks", shown(tasks), expected, "Dataset.load(path) reads one.")])
         if (loaded := dataset_file(tasks)) is not None:
             return loaded
         name, split = dataset_and_split(str(tasks))
@@ -86,7 +87,7 @@ class Execution:
         body = store.get(digest) if isinstance(digest, str) and digest.startswith("b2:") else {}
         if "tasks" not in body:
             if Path(whole).suffix in (".yaml", ".yml"):
-                remedy = "The playbook comes first, then the tasks."
+                remedy = "Name a file such as tasks.jsonl, a folder, or a stored dataset."
                 raise DatasetError([Problem("tasks", f"the playbook {whole}", "a dataset", remedy)])
             known = ", ".join(ref.name.removeprefix("datasets/") for ref in store.refs("datasets/")) or "none yet"
             remedy = "A file such as tasks.jsonl works too; `seedbed dataset add` stores one"
@@ -106,9 +107,7 @@ class Execution:
             return parse_metric(metric, self.judges)
         if not callable(metric) or not hasattr(metric, "identity"):
             remedy = "Put @metric above your function, or give the name of a built-in metric."
-            raise SettingsError(
-                [Problem("metric", f"a {type(metric).__name__}", "a metric, or the name of one", remedy)]
-            )
+            raise SettingsError([Problem("metric", shown(metric), "a metric, or the name of one", remedy)])
         return metric
 
     def metrics(self, metrics: MetricChoice) -> list[Metric]:
@@ -123,9 +122,15 @@ class Execution:
 
         Raises SettingsError.
         """
-        context = replace(self._context, ledger=Ledger(max_cost_usd, last_share=0.0))
+        ledger = Ledger(max_cost_usd, last_share=0.0, within=bounds().ledger)
+        context = replace(self._context, ledger=ledger)
         executor = self._executor(parallel)
         return replace(context, remote=RemoteWorkers(executor, open_worker, self._launch)) if executor else context
+
+    async def expect_harmless(self, *playbooks: Playbook) -> None:
+        """Refuse, before anything is paid, to run playbooks whose tools would change the world. Raises SettingsError
+        with the ways to go on."""
+        await self._resources.runner.expect_stand_ins(playbooks)
 
     def _executor(self, parallel: str | int | None) -> Executor | None:
         """The executor to use; None if that is this event loop. Raises SettingsError."""
@@ -145,7 +150,8 @@ class Execution:
         settings = self._resources.settings
         source = Path(settings.source or "seedbed.yaml").absolute()
         update = {"store": store_url(settings), "source": str(source), "parallel": "loop"}
-        return settings.model_copy(update=update), self._resources.tools, self._resources.confirm
+        own, real = self._resources, self._resources.real_tools and bounds().real_tools
+        return Launch(settings.model_copy(update=update), own.tools, own.confirm, real)
 
     @property
     def _context(self) -> EvaluationContext:
@@ -170,7 +176,13 @@ class Execution:
         return context
 
 
-Launch: TypeAlias = "tuple[Settings, list[Any], Confirm | Person | None]"
+class Launch(NamedTuple):
+    """What another process needs to work here."""
+
+    settings: Settings
+    tools: list[Any]
+    confirm: Confirm | Person | None
+    real_tools: bool
 
 
 @dataclass(frozen=True)
@@ -182,10 +194,17 @@ class WorkerSpace:
 
 def open_worker(launch: Launch) -> WorkerSpace:
     """The workspace of another process, with the same settings and tools."""
-    settings, tools, confirm = launch
-    resources = Resources.open(settings)
-    resources.tools, resources.confirm = tools, confirm
+    resources = Resources.open(launch.settings)
+    resources.tools, resources.confirm, resources.real_tools = launch.tools, launch.confirm, launch.real_tools
     return WorkerSpace(Execution(resources).context())
+
+
+def expect_order(playbook: object, tasks: object) -> None:
+    """Refuse files in the wrong order. Raises PlaybookError."""
+    endings = [Path(each).suffix if isinstance(each, str | Path) else "" for each in (playbook, tasks)]
+    if endings[0] in DATASET_FILES and endings[1] in (".yaml", ".yml"):
+        remedy = "The playbook comes first, then the tasks."
+        raise PlaybookError([Problem("playbook", f"the dataset {playbook}", "a playbook", remedy)])
 
 
 def expect_readable(workspace: Path | None, metrics: Iterable[str], tasks: str | None = None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from seedbed.errors import Problem, SettingsError
+from seedbed.errors import Problem, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.experiments.compare import abort, compare
@@ -35,12 +35,14 @@ from seedbed.experiments.sources import LiveTraffic, PastRuns
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.audit import audit
+from seedbed.release.channels import stable
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_slice_terms, build_terms
 from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
 from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
+from seedbed.settings.channels import ChannelSettings
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.signing import check_signatures
@@ -50,6 +52,13 @@ from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
 
 OUTCOME = "outcome"
 """Stands for a metric where users said how good runs were."""
+
+
+def _attempt_terms(channels: Sequence[ChannelSettings]) -> AttemptTerms:
+    """How attempts to replace what these channels serve share one error rate: by the strictest, and at the highest
+    rate by which any of them would release."""
+    errors = [error for channel in channels if (error := channel.highest_error) is not None]
+    return AttemptTerms(min(channel.attempts.first for channel in channels), max(errors, default=1.0))
 
 
 class Experiments:
@@ -71,7 +80,8 @@ class Experiments:
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
-        options = options or DEFAULT
+        options = DEFAULT if options is None else options
+        expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, metric or "rating", options)
         chosen = self._execution.metric(metric or "exact_match")
@@ -81,6 +91,8 @@ class Experiments:
         names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
         candidates = [self._resources.playbook(each) for each in names]
         old = self._resources.playbook(control)
+        if not isinstance(on, PastRuns):  # a replay changes nothing
+            await self._execution.expect_harmless(old, *candidates)
         return await compare(
             old,
             candidates if several else candidates[0],
@@ -109,14 +121,17 @@ class Experiments:
     def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
         """The options with the terms of attempts and of slices, if a channel serves the control: the comparison may
         replace it there."""
-        refs = self._resources.store.refs("channels/")
-        serving = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == control.digest]
-        if not serving:
+        channels = self._serving(control.digest)
+        if not channels:
             return options
-        channels = [self._resources.protection(channel) for channel in serving]
         slices = dict.fromkeys(terms for channel in channels for terms in build_slice_terms(channel))
-        first = min(channel.attempts.first for channel in channels)
-        return replace(options, attempts=AttemptTerms(first), slices=tuple(slices))
+        return replace(options, attempts=_attempt_terms(channels), slices=tuple(slices))
+
+    def _serving(self, playbook: Digest) -> list[ChannelSettings]:
+        """The settings of all channels that serve a playbook."""
+        refs = self._resources.store.refs("channels/")
+        serving = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == playbook]
+        return [self._resources.protection(channel) for channel in serving]
 
     def compare_live(
         self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None
@@ -130,8 +145,10 @@ class Experiments:
         names = [each.removeprefix("channels/") for each in on.channels]
         for each in names:
             self._resources.expect_channel(each)
-        options = LiveOptions(metric, alpha, self._paid(names[0], alpha), on.conclude)
         library = self._resources.library
+        channels = self._serving(stable(library.store, names[0]) or "")
+        terms = _attempt_terms(channels) if channels else None
+        options = LiveOptions(metric, alpha, self._paid(names[0], alpha), terms, on.conclude)
         return (
             [compare_canary(library, names[0], options)]
             if len(names) == 1
@@ -187,6 +204,7 @@ class Experiments:
         chosen, old = self._execution.metric(metric), self._resources.playbook(control)
         past = on.draw(self._resources.store, old.digest, chosen.name, seed)
         old, (new,), _ = self._compared(old, [candidate], past.tasks)
+        await self._execution.expect_harmless(old, new)
         context = self._execution.context(work.parallel, work.max_cost_usd)
         replays = await replay_past_runs(old, new, past, ReplayMode.parse(on.mode), context)
         return await estimate_difference(old, new, replays, chosen, context, live_runs=live_runs, seed=seed), replays
@@ -303,6 +321,7 @@ class Experiments:
         if playbook is None or tasks is None:
             return sentinel(self._resources.store, alpha)
         chosen, dataset = self._resources.playbook(playbook), self._execution.dataset(tasks)
+        await self._execution.expect_harmless(chosen)
         self._resources.library.keep(chosen, because="compared")
         by, context = self._execution.metric(metric), self._execution.context()
         return await play_sentinel(chosen, dataset, by, context, Comparing(alpha=alpha), times=times, watch=on_event)

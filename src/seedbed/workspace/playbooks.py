@@ -21,6 +21,7 @@ from seedbed.playbooks.library import Branch, Entry, Page, PlaybookFilter, names
 from seedbed.playbooks.merging import Merge, Resolver
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
+from seedbed.release.assignment import unknown_channel
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, short
 from seedbed.workspace.resources import AnyPlaybook, Resources
 
@@ -178,6 +179,8 @@ class Playbooks:
         for name in (ref, f"branches/{ref}", f"channels/{ref}"):
             if any(store.facts(Query(kind="move", subject=name, limit=1))):
                 return name, list(self.library.history(name))
+        if ref.startswith("channels/"):
+            raise unknown_channel(store, ref.removeprefix("channels/"))
         known = ", ".join(each.name for each in store.refs()[:8]) or "none yet"
         raise NotFound(f"no ref was ever called {shown(ref)}. Known names: {known}")
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import getpass
+import math
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seedbed.errors import NotFound, PlaybookError, Problem, SettingsError, StoreError, shown
+from seedbed import documents
+from seedbed.errors import NotFound, PlaybookError, Problem, SeedbedError, SettingsError, StoreError, shown
 from seedbed.models.cards import Registry
+from seedbed.playbooks.formats import Import, load_file
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import is_number, is_whole
+from seedbed.playbooks.warnings import foreign_program, idle_rules, unused_inputs
 from seedbed.plugins import load
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.quota import Spending, SpendingNotice
 from seedbed.stage.confirmation import Confirm, Person, Prompt
 from seedbed.stage.runner import Runner
+from seedbed.stage.tool_sources import tool_names
 from seedbed.storage import open_store
 from seedbed.storage.cache import with_cache
 from seedbed.storage.encryption import EncryptedStore, MasterKey, expect_plain
@@ -44,6 +50,18 @@ class Evaluating:
     parallel: str | int | None = None
     timeout_seconds: float | None = None
 
+    def __post_init__(self) -> None:
+        problems = []
+        if not is_whole(self.replicates) or self.replicates < 1:
+            problems.append(Problem("replicates", shown(self.replicates), "at least 1, a whole number"))
+        if self.max_cost_usd is not None and not (is_number(self.max_cost_usd) and 0 <= self.max_cost_usd < math.inf):
+            expected = "an amount in dollars, from 0, such as 0.5"
+            problems.append(Problem("max_cost_usd", shown(self.max_cost_usd), expected))
+        if self.timeout_seconds is not None and not (is_number(self.timeout_seconds) and self.timeout_seconds > 0):
+            problems.append(Problem("timeout_seconds", shown(self.timeout_seconds), "a number of seconds above 0"))
+        if problems:
+            raise SettingsError(problems)
+
 
 ONCE = Evaluating()
 
@@ -61,6 +79,8 @@ class Resources:
     """What programs may call: functions, LangChain tools, or `Tool`."""
     confirm: Confirm | Person | None = None
     """Asks a person where a rule requires it; without it the settings say who is asked."""
+    real_tools: bool = False
+    """Whether tools that change the world really act in evaluations and searches. Only a person says so."""
     chat_models: Mapping[str, ChatModel] = field(default_factory=dict)
     """Live LangChain models by name, beside those of the settings."""
     borrowed: bool = False
@@ -76,6 +96,8 @@ class Resources:
     def open(cls, settings: Settings) -> Resources:
         """Open the store that the settings name, with its cache and its encryption."""
         switch_on(settings)
+        if settings.signing_key:
+            SigningKey(settings.signing_key)  # a wrong key is refused now, not when all is done
         key = MasterKey.from_environment() if settings.encrypted else None
         redis = redis_at(settings.cache) if settings.cache else None
         store = open_store(store_url(settings))
@@ -143,7 +165,7 @@ class Resources:
     def runner(self) -> Runner:
         """Performs every run of this workspace, with the tools and the person to ask that there are now."""
         runner = self._runner
-        runner.tools, runner.confirm = self.tools, self.confirm
+        runner.tools, runner.confirm, runner.real_tools = self.tools, self.confirm, self.real_tools
         return runner
 
     @cached_property
@@ -166,9 +188,19 @@ class Resources:
         In a file any value can be changed, in a stored playbook the genes. Raises PlaybookError or NotFound.
         """
         if isinstance(playbook, str | Path) and is_playbook_file(playbook):
-            return Playbook.load(playbook, dict(changes) if changes else None)
+            return load_file(playbook, dict(changes) if changes else None).playbook
         chosen = playbook if isinstance(playbook, Playbook) else self.library.get(_playbook_name(playbook))
         return with_genes(chosen, changes) if changes else chosen
+
+    def warnings(self, playbook: AnyPlaybook, changes: Mapping[str, Any], inputs: Collection[str]) -> list[Problem]:
+        """What is probably not meant in a playbook, and inputs of a run that none of its prompts uses."""
+        is_file = isinstance(playbook, str | Path) and is_playbook_file(playbook)
+        chosen, written = (
+            self.playbook(playbook, changes),
+            load_file(str(playbook), changes).warnings if is_file else (),
+        )
+        unused, unread = unused_inputs(chosen, inputs), foreign_program(chosen, self.settings.programs)
+        return [*written, *unused, *unread]
 
     def keep(self, playbook: AnyPlaybook, because: str) -> Digest:
         """The digest of a playbook, which is in the store once this returns."""
@@ -199,10 +231,42 @@ class Resources:
         return self.settings.channel(channel)
 
 
+@dataclass(frozen=True)
+class FileChecker:
+    """Checks playbook files; by default, without a workspace to compare them with."""
+
+    tools: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    unknown: tuple[Problem, ...] = ()
+    """Why the tools of the workspace are not known."""
+
+    @classmethod
+    async def of(cls, settings: Settings) -> FileChecker:
+        """Compares rules with the tools of a workspace, and programs with those that it lists."""
+        programs = tuple(settings.programs)
+        try:
+            return cls(tuple(await tool_names(settings.tools, settings.path("."))), programs)
+        except SeedbedError as wrong:
+            remedy = "Rules were not compared with tools."
+            return cls((), programs, (Problem("tools", str(wrong), "tools that can be loaded", remedy),))
+
+    def check(self, file: Path) -> tuple[Import, list[Problem]]:
+        """What is in a file, and what is probably not meant in it. Raises PlaybookError."""
+        document = load_file(file)
+        unclear = [*document.warnings, *foreign_program(document.playbook, self.programs)]
+        if document.playbook.rules.all():
+            unclear += [*self.unknown, *(idle_rules(document.playbook, self.tools) if self.tools else ())]
+        return document, unclear
+
+
 def find_file(path: Path | str | None = None) -> Path:
     """The workspace file at a path, or the nearest seedbed.yaml upwards. Raises SettingsError if there is none."""
     here = Path.cwd()
-    tried = [Path(path)] if path else [folder / FILE for folder in (here, *here.parents)]
+    tried = (
+        [documents.file_path(path, "a workspace file", SettingsError)]
+        if path
+        else [folder / FILE for folder in (here, *here.parents)]
+    )
     for each in tried:
         if each.is_file():
             return each
@@ -227,9 +291,9 @@ def is_playbook_file(name: Path | str) -> bool:
 def _playbook_name(name: object) -> str:
     if not isinstance(name, str | Path):
         expected = "a Playbook, the path of one, a digest, a ref or a channel"
-        raise PlaybookError([Problem("playbook", f"a {type(name).__name__}", expected)])
+        raise PlaybookError([Problem("playbook", shown(name), expected, "Playbook.load(path) reads one.")])
     if Path(name).suffix in DATASET_FILES:
-        remedy = "The playbook comes first, then the tasks."
+        remedy = "Name a .yaml or .json file, a digest, a ref or a channel."
         raise PlaybookError([Problem("playbook", f"the dataset {name}", "a playbook", remedy)])
     return str(name)
 

@@ -14,19 +14,22 @@ from typing import Any, TypeVar
 from seedbed.errors import DocumentError, NotFound, Problem, RunError, shown
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.estimate import RunEstimate, estimate
 from seedbed.experiments import sessions
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.replay.replay import Replayer
 from seedbed.experiments.sessions import Hindsight
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
+from seedbed.runs.doubts import CallInDoubt as CallInDoubt
+from seedbed.runs.doubts import calls_in_doubt, settle
 from seedbed.runs.history import entries_of, recall, recent
 from seedbed.runs.imports.sessions import Session, load
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
+from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.dialogue.children import INHERITED
-from seedbed.stage.estimate import RunEstimate, estimate
 from seedbed.stage.program import recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Fact, Feed, Json, Query, now
@@ -189,7 +192,7 @@ class Runs:
         task = Task(f"{OF}{recorded.id}", recorded.inputs)
         seed, perform = seed_of(task, 0), Replayer(self._resources.runner, ReplayMode.parse(mode))
         try:
-            return await perform("", chosen, task, seed, Ledger()), False
+            return await perform("", chosen, task, seed, Ledger(within=bounds().ledger)), False
         except RunError as wrong:
             try:
                 failed = recall(self._resources.store, perform.key(chosen, task, seed).id)
@@ -228,6 +231,20 @@ class Runs:
         for fact in outcomes:
             if resources.store.append([fact]):
                 resources.runner.router.learn(**fact.body)
+
+    # Calls in doubt
+
+    def doubts(self) -> list[CallInDoubt]:
+        """Calls that may have happened: their runs announced them and recorded no result. Oldest first."""
+        return calls_in_doubt(self._resources.store)
+
+    def settle(self, run: Run | str, call: str, *, done: bool, because: str, result: Any = None) -> CallInDoubt:
+        """Say whether a call in doubt has happened, and with what result; its run can then be resumed.
+
+        `call` is its idempotency key, how that begins, or the name of its tool. Raises NotFound.
+        """
+        store, by = self._resources.store, self._resources.by
+        return settle(store, self.find(run), call, done=done, because=because, by=by, result=result)
 
     # Questions to people
 

@@ -23,7 +23,7 @@ from seedbed.playbooks import specialised
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import SpecialisedPlaybook
 from seedbed.storage.store import Json
-from seedbed.workspace.execution import Execution, MetricChoice, Tasks
+from seedbed.workspace.execution import Execution, MetricChoice, Tasks, expect_order
 from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources, is_playbook_file
 
 OnCell = Callable[[str, Cell], None]
@@ -63,8 +63,10 @@ class Scorecards:
         on_event: Callable[[Cell], None] | None = None,
     ) -> Scorecard:
         """Score a playbook over tasks; `Workspace.evaluate` does this for you."""
+        expect_order(playbook, tasks)
         chosen, dataset = self._resources.playbook(playbook), self._execution.dataset(tasks)
         metrics = self._execution.metrics(metric)
+        await self._execution.expect_harmless(chosen)
         self._resources.library.keep(chosen, because="evaluated")
         self._resources.store.put("dataset", dataset.content())
         context = replace(self._execution.context(options.parallel), timeout_seconds=options.timeout_seconds)
@@ -95,6 +97,7 @@ class Scorecards:
         on_event: OnCell | None = None,
     ) -> dict[str, Scorecard]:
         """The scorecards of several playbooks over the same tasks, paid from one budget."""
+        await self._execution.expect_harmless(*playbooks.values())
         shared = _SharedBudget(self, options, on_event)
         return {name: await shared.card(name, playbook, tasks, metric) for name, playbook in playbooks.items()}
 
@@ -125,6 +128,7 @@ class Scorecards:
         if not evaluated:
             remedy = "Name one on the command line, or some under baselines."
             raise DatasetError([Problem("baselines", "no playbook at all", "at least one", remedy)], suite.name)
+        await self._execution.expect_harmless(*evaluated.values())
         shared = _SharedBudget(self, replace(options, replicates=suite.replicates), on_event)
         cards: dict[str, Scorecard] = {}
 
@@ -193,6 +197,7 @@ class Scorecards:
         library = self._resources.library
         specialists = [Specialist(each.name, each.corpus, each.base, library.get(each.playbook)) for each in chosen]
         bases = {each.base: library.get(each.base) for each in chosen}
+        await self._execution.expect_harmless(*bases.values(), *(each.playbook for each in specialists))
         shared = _SharedBudget(self, options, on_event)
 
         async def score(name: str, playbook: Playbook, corpus: str, tasks: Dataset) -> Scorecard:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seedbed.errors import NotFound, SettingsError
+from seedbed.errors import NotFound, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evolution.evaluators import RunEvaluator
@@ -20,7 +20,7 @@ from seedbed.reports.search.report import view_of
 from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Budget
 from seedbed.storage.store import Json, digest
-from seedbed.workspace.execution import Execution, MetricChoice, Tasks
+from seedbed.workspace.execution import Execution, MetricChoice, Tasks, expect_order
 from seedbed.workspace.resources import AnyPlaybook, Resources
 
 
@@ -32,15 +32,28 @@ class Searches:
         self._execution = Execution(resources)
 
     def options(
-        self, options: SearchOptions | None, *, optimizer: Optimizer | str | None, budget: Budget | str | None
+        self,
+        options: SearchOptions | None,
+        *,
+        optimizer: Optimizer | str | None = None,
+        budget: Budget | str | None = None,
     ) -> SearchOptions:
-        """The options of a search with another optimizer and budget, if one is named."""
-        options = options or SearchOptions()
-        return replace(options, optimizer=optimizer or options.optimizer, budget=budget or options.budget)
+        """The options of a search, or the default ones, with another optimizer and budget if one is named.
+
+        Raises SettingsError for what are no options.
+        """
+        options = SearchOptions() if options is None else options
+        expect_type(options, SearchOptions, "options", "SearchOptions", "Write seedbed.SearchOptions(demos=4).")
+        return replace(
+            options,
+            optimizer=options.optimizer if optimizer is None else optimizer,
+            budget=options.budget if budget is None else budget,
+        )
 
     def plan(self, playbook: AnyPlaybook, tasks: Tasks, options: SearchOptions | None = None) -> Plan:
         """Everything that decides a search. Nothing is spent. Raises SettingsError, PlaybookError or DatasetError."""
-        options = options or SearchOptions()
+        options = self.options(options)
+        expect_order(playbook, tasks)
         confirm = options.confirm
         others = self._execution.dataset(confirm) if confirm not in (None, NO_CONFIRMATION) else None
         return plan_search(self._resources.playbook(playbook), self._execution.dataset(tasks), options, others)
@@ -50,14 +63,16 @@ class Searches:
         playbook: AnyPlaybook,
         tasks: Tasks,
         *,
-        metric: MetricChoice = "exact_match",
+        metric: MetricChoice | None = None,
         options: SearchOptions | None = None,
         parallel: str | int | None = None,
         on_event: OnProgress | None = None,
     ) -> Evolution:
         """Search for a better playbook; `Workspace.evolve` does this for you."""
-        options = options or SearchOptions()
+        options = self.options(options)
+        metric = options.metrics if metric is None else metric
         plan, metrics = self.plan(playbook, tasks, options), self._execution.metrics(metric)
+        await self._execution.expect_harmless(plan.start)
         named = [metric] if isinstance(metric, str) else list(metric) if isinstance(metric, list | tuple) else []
         stored: Json = {}
         if named and all(isinstance(each, str) for each in named):
@@ -66,7 +81,7 @@ class Searches:
         evaluator = RunEvaluator(self._execution.context(parallel), metrics)
         by = options.optimizer if isinstance(options.optimizer, str) else plan.optimizer.identity["optimizer"]
         library = self._resources.library
-        return await evolve(plan, evaluator, library, because=f"by {by}", options=stored, on_event=on_event)
+        return await evolve(plan, evaluator, library, because=f"tried by {by}", options=stored, on_event=on_event)
 
     async def resume(
         self, search: str, *, parallel: str | int | None = None, on_event: OnProgress | None = None
@@ -76,7 +91,6 @@ class Searches:
         return await self.evolve(
             options.playbook,
             options.dataset,
-            metric=options.metrics,
             options=options,
             parallel=parallel,
             on_event=on_event,
@@ -93,9 +107,13 @@ class Searches:
         parallel: str | int | None = None,
     ) -> TrainingStep:
         """Answer a task whose answer is known, and learn from it; `Workspace.train` does this for you."""
+        training = Training(branch) if training is None else training
+        expect_type(training, Training, "training", "Training", "Write seedbed.Training(branch).")
+        expect_type(task, Mapping, "task", "its inputs by name, as a mapping")
         example = Task(digest("example", dict(task))[3:19], task, expected)
         evaluator = RunEvaluator(self._execution.context(parallel), self._execution.metrics(metric))
-        return await train(training or Training(branch), example, evaluator, self._resources.library)
+        await self._execution.expect_harmless(self._resources.playbook(branch))
+        return await train(training, example, evaluator, self._resources.library)
 
     @staticmethod
     def read_instructions(file: Path) -> tuple[str, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from seedbed import plugins
+from seedbed.errors import Problem, SeedbedError, StoreError
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
 from seedbed.storage.store import Fact, Ref, Store
@@ -88,7 +89,15 @@ class Workspace:
         confirm: Confirm | Person | None = None,
         resources: Resources | None = None,
     ) -> None:
-        self.resources = resources or Resources(settings, store, list(tools), confirm)
+        self._resources = resources or Resources(settings, store, list(tools), confirm)
+        self._closed = False
+
+    @property
+    def resources(self) -> Resources:
+        """What the workspace owns. Raises StoreError once it is closed."""
+        if self._closed:
+            raise closed()
+        return self._resources
 
     def __getattr__(self, name: str) -> Any:
         """A part of the workspace; a run needs no statistics, so each is imported when it is first used."""
@@ -102,7 +111,8 @@ class Workspace:
         return sorted({*super().__dir__(), *PARTS})
 
     def __repr__(self) -> str:
-        return f"Workspace(store={self.settings.store!r}, by={self.by!r})"
+        own = self._resources
+        return f"Workspace(store={own.settings.store!r}, by={own.by!r}{', closed' if self._closed else ''})"
 
     @property
     def settings(self) -> Settings:
@@ -128,7 +138,14 @@ class Workspace:
 
     def close(self) -> None:
         """Close what was opened here; `async with` does this for you, and waits for it."""
-        self.resources.close()
+        if not self._closed:
+            self._close()
+            self._resources.close()
+
+    def _close(self) -> None:
+        self._closed = True
+        for part in PARTS:  # the next use asks for it again, and is told
+            vars(self).pop(part, None)
 
     def acting(self, by: str) -> Workspace:
         """The same workspace for another person. Closing it closes nothing."""
@@ -138,7 +155,16 @@ class Workspace:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.resources.aclose()
+        if not self._closed:
+            self._close()
+            await self._resources.aclose()
+
+    def __enter__(self) -> NoReturn:
+        remedy = "Write `async with`, or `with seedbed.open_blocking()` in code without await."
+        raise SeedbedError(Problem("seedbed.open", "`with`", "`async with`", remedy))
+
+    def __exit__(self, *_: object) -> None:
+        """Python looks for it before it enters."""
 
     # The verbs
 
@@ -163,9 +189,9 @@ class Workspace:
         if key is not None:
             run = uuid.uuid4().hex
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
-        chosen, runner = self.resources.playbook(playbook), self.resources.runner
+        chosen, runner, limits = self.resources.playbook(playbook), self.resources.runner, Evaluating(1, max_cost_usd)
         return await runner.perform(
-            chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd, on_event=on_event, run=run
+            chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=run
         )
 
     async def evaluate(
@@ -234,7 +260,7 @@ class Workspace:
         playbook: AnyPlaybook,
         tasks: Tasks,
         *,
-        metric: MetricChoice = "exact_match",
+        metric: MetricChoice | None = None,
         optimizer: Optimizer | str | None = None,
         budget: Budget | str | None = None,
         options: SearchOptions | None = None,
@@ -244,8 +270,9 @@ class Workspace:
         """Search for a better playbook within a budget; every candidate is stored as a child of what it grew from.
 
         The tasks are split: the optimizer reads some, some decide, and some confirm at the end what was found, unless
-        the `options` name other tasks to confirm by. The default optimizer is a portfolio, the default budget 500 runs.
-        Started again with the same arguments it continues where it was.
+        the `options` name other tasks to confirm by. The default metric is `exact_match`, the default optimizer a
+        portfolio and the default budget 500 runs, unless the `options` say otherwise. Started again with the same
+        arguments it continues where it was.
         """
         searches = self.searches
         chosen = searches.options(options, optimizer=optimizer, budget=budget)
@@ -281,7 +308,8 @@ class Workspace:
     def dry_run(self) -> Workspace:
         """The same workspace on a store that forgets: everything can be tried and nothing is stored."""
         own = self.resources
-        return Workspace(self.settings, DryRunStore(self.store), tools=own.tools, confirm=own.confirm)
+        resources = Resources(self.settings, DryRunStore(self.store), own.tools, own.confirm, own.real_tools)
+        return _of(resources)
 
 
 def open_workspace(
@@ -292,12 +320,14 @@ def open_workspace(
     tools: Iterable[Any] = (),
     confirm: Confirm | Person | None = None,
     by: str = "",
+    real_tools: bool = False,
 ) -> Workspace:
     """Open a workspace: use it in `async with`, which closes it.
 
     Without objects in hand it is that of a file: `path`, or `seedbed.yaml` in this folder or one above; `Settings` made
     in Python may take its place. With a `store` or `models` neither is needed: a store is one, or its URL (default: in
-    memory); models are cards as in the file, or live LangChain chat models. Raises SettingsError.
+    memory); models are cards as in the file, or live LangChain chat models. With `real_tools`, tools that change the
+    world really act in evaluations and searches too. Raises SettingsError.
     """
     in_hand = store is not None or models is not None
     if isinstance(path, Settings):
@@ -317,9 +347,15 @@ def open_workspace(
         resources = Resources.open(settings)
     else:
         resources = Resources(settings, store)
-    resources.tools, resources.confirm = list(tools), confirm
+    resources.tools, resources.confirm, resources.real_tools = list(tools), confirm, real_tools
     resources.chat_models = {name: model for name, model in (models or {}).items() if not isinstance(model, Mapping)}
     return _of(resources)
+
+
+def closed() -> StoreError:
+    """The error of a workspace that is used after it was closed."""
+    remedy = "Use it within its `with`, or open another one."
+    return StoreError(Problem("workspace", "one that was closed", "one that is open", remedy))
 
 
 def _of(resources: Resources) -> Workspace:

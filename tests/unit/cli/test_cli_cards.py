@@ -32,7 +32,7 @@ def test_a_scorecard_tells_the_commonest_wrong_answers_and_what_was_not_scored()
     card = Scorecard(A, "exact_match", (*wrong, cell("x", 1.0, reused=True), cell("y", None, reason="timeout")))
     shown = printed(cards.card_view(card))
     assert "0.250" in shown
-    assert "4 scored, 1 known before, $1.00" in shown
+    assert "4 scored, 1 reused, $1.00" in shown
     assert "1: timeout (1)" in shown
     assert "“[b]bad[/b]”" in shown
     assert "p50 2.00 s, p95 2.00 s, p99 2.00 s" in shown

@@ -135,7 +135,7 @@ def test_show_tells_of_the_canary_and_rollback_takes_it_away(ramped: list[str], 
     out = " ".join(seedbed("channel", "show", "production").out.split())
     assert f"{ramped[1][3:13]} + 5 % {ramped[2][3:13]}" in out
     assert "5 %, 25 %, 1 run each; 0 runs of the canary so far" in out
-    assert f"takes the canary {ramped[2][3:13]} away" in out
+    assert f"removes the canary {ramped[2][3:13]}" in out
     assert "+ 5 %" in seedbed("channel", "list").out
     assert "+ 5 %" in seedbed("channel", "log", "production", "--markdown").out
     done = seedbed("rollback", "production", "--because", "complaints", "--json")

@@ -48,7 +48,7 @@ def test_check_names_what_repeats_and_leaks(tmp_path: Path, seedbed: Seedbed) ->
     write(tmp_path, leaky__jsonl="\n".join(lines))
     leaky = seedbed("dataset", "check", "leaky.jsonl")
     assert leaky.code == 1
-    for words in ("3, which ask 2 different things", "the same", "leak", "train: a", "test: b"):
+    for words in ("3, asking 2 different questions", "the same", "leak", "train: a", "test: b"):
         assert words in leaky.out
 
 

@@ -49,7 +49,7 @@ def test_several_playbooks_stand_side_by_side(two: Path, seedbed: Seedbed) -> No
     shown = seedbed("evaluate", "sorter.yaml", "better.yaml", "--on", "tasks.jsonl")
     assert shown.code == 0
     assert "seedbed compare A B" in shown.out
-    assert "24 cells known before" in shown.out
+    assert "24 cells reused" in shown.out
 
 
 def test_the_dataset_may_be_named_by_an_option(two: Path, seedbed: Seedbed) -> None:

@@ -69,6 +69,13 @@ def test_one_that_cannot_be_computed_again_does_not_hide_the_others(verdict: Any
     assert {each["experiment"] for each in done.json} == {verdict["experiment"], newer}
 
 
+def test_an_export_overwrites_no_file(verdict: Any, seedbed: Seedbed) -> None:
+    Path("mine.json").write_text("kept", encoding="utf-8")
+    done = seedbed("evidence", "export", verdict["experiment"], "-o", "mine.json")
+    assert (done.code, Path("mine.json").read_text(encoding="utf-8")) == (1, "kept")
+    assert "a file that exists" in done.err
+
+
 def test_a_forged_certificate_ends_with_1(verdict: Any, seedbed: Seedbed) -> None:
     forge("UPDATE facts SET body = json_set(body, '$.wins', 3) WHERE kind = 'verdict'")
     done = seedbed("evidence", "show", verdict["experiment"])
@@ -99,7 +106,7 @@ def test_every_candidate_for_a_channel_is_paid_from_its_budget(verdict: Any, see
     assert paid["alpha"] == fresh["next_alpha"]
     after = seedbed("evidence", "budget", "production", "--json").json
     assert (after["tested"], after["discoveries"], after["waiting"]) == (1, 1, 0)
-    assert "1, of which 1 were called better" in seedbed("evidence", "budget", "production").out
+    assert "1 (1 called better)" in seedbed("evidence", "budget", "production").out
 
 
 def test_the_rate_of_a_budget_and_what_keeps_it_are_settings_of_the_channel(verdict: Any, seedbed: Seedbed) -> None:

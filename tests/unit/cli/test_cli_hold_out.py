@@ -65,7 +65,7 @@ def test_a_retired_task_is_gone_or_missing(seedbed: Seedbed) -> None:
     assert keeps_promise(done.json, "dataset", "retire")
     assert not done.json["known"]
     assert seedbed("evaluate", "sorter.yaml", "mail", "--json").json["tasks"] == 59
-    assert "it counts as a missing answer" in seedbed("dataset", "retire", "mail", second, "--because", "another").out
+    assert "counts as a missing answer" in seedbed("dataset", "retire", "mail", second, "--because", "another").out
     verdict = seedbed("compare", "sorter.yaml", "better.yaml", "--on", "mail", "--json").json
     assert (verdict["mode"], verdict["at_most"]) == ("confirmatory", 59)
 

@@ -92,7 +92,7 @@ def test_leaving_out_the_labels_it_fails_at_does_not_help(court: Path, seedbed: 
     assert seedbed("judge", "check", "same", "labels.jsonl").code == 1
     again = seedbed("judge", "check", "same", "some.jsonl")
     assert again.code == 1
-    assert "the check on most labels" in again.out
+    assert "the check with the most labels" in again.out
 
 
 def test_bad_labels_are_told_before_anybody_is_asked(court: Path, seedbed: Seedbed) -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,19 @@ def test_every_command_explains_itself(words: tuple[str, ...], seedbed: Seedbed)
     done = seedbed(*words, "--help")
     assert done.code == 0
     assert f"seedbed {' '.join(words)}" in done.out
+
+
+@pytest.mark.parametrize("words", [("compare",), ("evolve",)], ids=" ".join)
+def test_help_is_wrapped_once_and_shows_defaults(
+    words: tuple[str, ...], seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text, options = seedbed(*words, "--help").out.split("╭", 1)
+    for paragraph in re.split(r"\n\s*\n", text):
+        lines = [line.strip() for line in paragraph.strip().splitlines()]
+        for line, following in pairwise(lines):
+            assert len(line) + 1 + len(following.split()[0]) > 78, line
+    assert "Default: exact_match" in " ".join(re.sub("[│╰╯]", " ", options).split())
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

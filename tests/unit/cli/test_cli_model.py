@@ -173,7 +173,7 @@ def test_weights_that_are_there_are_not_installed_again(seedbed: Seedbed) -> Non
 
 
 def test_what_was_learned_of_models_is_shown(space: Path, seedbed: Seedbed) -> None:
-    assert "Nothing was chosen yet" in seedbed("model", "stats").out
+    assert "No choices yet" in seedbed("model", "stats").out
     (space / "routed.yaml").write_text("roles: {writer: {prefer: local}}\n")
     run = seedbed("run", "routed.yaml", "text=hello", "--json")
     assert run.code == 0, run.err

@@ -100,7 +100,7 @@ def test_conclude_gives_the_verdict_now_also_when_the_canary_is_gone(tried: list
     seedbed("rollback", "production", "--because", "enough")
     done = seedbed("compare", "--live", "production", "--conclude", "--json")
     assert (done.code, done.json["verdict"]["finding"]) == (2, "inconclusive")
-    assert "do not tell whether the canary is better" in seedbed("compare", "--live", "production").out
+    assert "do not show whether the canary is better" in seedbed("compare", "--live", "production").out
 
 
 def test_several_channels_are_set_beside_the_first(tried: list[str], seedbed: Seedbed) -> None:

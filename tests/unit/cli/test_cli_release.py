@@ -101,7 +101,9 @@ def test_rollback_returns_to_what_was_served(evolved: Path, seedbed: Seedbed) ->
     assert keeps_promise(done.json, "rollback")
 
 
-@pytest.mark.parametrize(("channel", "told"), [("production", "an earlier one to return to"), ("absent", "no channel")])
+@pytest.mark.parametrize(
+    ("channel", "told"), [("production", "an earlier one to return to"), ("absent", "no release on channel")]
+)
 def test_a_rollback_to_nothing_is_refused(channel: str, told: str, evolved: Path, seedbed: Seedbed) -> None:
     done = seedbed("rollback", channel, "--because", "x")
     assert done.code == 1

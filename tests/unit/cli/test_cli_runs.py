@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from command_line import BETTER, Seedbed, keeps_promise, promised
+from command_line import BETTER, WORKSPACE, Seedbed, keeps_promise, promised, write
 
 
 def test_the_newest_runs_come_first(space: Path, seedbed: Seedbed) -> None:
@@ -143,6 +143,16 @@ def test_a_run_is_exported_as_pdf_and_what_cannot_be_printed_is_told(space: Path
     assert "expected a file" in nowhere.err
 
 
+@pytest.mark.parametrize(("name", "begin"), [("r.pdf", b"%PDF"), ("r.html", b"<!"), ("r.json", b"{"), ("r.md", b"# ")])
+def test_a_run_is_exported_as_the_file_ends_and_for_its_owner_alone(
+    space: Path, seedbed: Seedbed, name: str, begin: bytes
+) -> None:
+    run = seedbed("run", "sorter.yaml", "text=hello", "--json").json["run"]
+    assert seedbed("runs", "export", run, "-o", name).code == 0
+    assert (space / name).read_bytes().startswith(begin)
+    assert [(space / each).stat().st_mode & 0o777 for each in (name, "seedbed.db")] == [0o600, 0o600]
+
+
 def test_what_is_exported_says_how_a_model_was_chosen_that_nobody_named(space: Path, seedbed: Seedbed) -> None:
     (space / "open.yaml").write_text((space / "sorter.yaml").read_text().replace("model: local", "needs: [sorting]"))
     run = seedbed("run", "open.yaml", "text=hello", "--json").json["run"]
@@ -168,7 +178,7 @@ def test_a_run_that_was_interrupted_goes_on(space: Path, seedbed: Seedbed) -> No
         db.execute("DELETE FROM facts WHERE kind = 'run'")
         db.execute("UPDATE facts SET body = json_set(body, '$.worker', '') WHERE kind = 'start'")  # who is gone
     assert [run["status"] for run in seedbed("runs", "list", "--json").json["runs"]] == ["running"]
-    assert "has not ended" in seedbed("runs", "list").out
+    assert "(unfinished)" in seedbed("runs", "list").out
     again = seedbed("run", "--resume", done["run"][:8], "--json").json
     assert (again["output"], again["run"], again["status"]) == (done["output"], done["run"], "completed")
     assert len(again["turns"]) == 1
@@ -177,3 +187,78 @@ def test_a_run_that_was_interrupted_goes_on(space: Path, seedbed: Seedbed) -> No
     assert "found it complete" in refused.err
     assert seedbed("run").code == 64
     assert seedbed("run", "sorter.yaml", "--resume", done["run"]).code == 64
+
+
+# Calls in doubt
+
+
+DESK = """
+from pathlib import Path
+from seedbed.stage.tools import tool
+
+@tool(changes=True)
+async def refund(order: str) -> str:
+    with Path("refunds.txt").open("a") as file:
+        file.write(f"{order}\\n")
+    if not Path("answers").exists():
+        raise TimeoutError
+    return f"refunded {order}"
+
+async def handle(task, stage):
+    return await stage.call("refund", order=task["order"])
+"""
+
+
+@pytest.fixture
+def in_doubt(space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of a run that does not know whether its refund has happened."""
+    monkeypatch.syspath_prepend(space)
+    monkeypatch.delitem(sys.modules, "doubt_desk", raising=False)
+    write(space, doubt_desk__py=DESK, desk__yaml="program: doubt_desk:handle\n")
+    (space / "seedbed.yaml").write_text(f"{WORKSPACE}tools: [doubt_desk:refund]\n")
+    assert "No call is in doubt" in seedbed("runs", "doubt").out
+    failed = seedbed("run", "desk.yaml", "order=7")
+    assert failed.code == 1
+    assert "seedbed runs settle" in failed.err
+    return str(seedbed("runs", "list", "--json").json["runs"][0]["run"])
+
+
+def test_a_call_in_doubt_is_listed_and_settled_and_the_run_goes_on(in_doubt: str, seedbed: Seedbed) -> None:
+    (doubt,) = seedbed("runs", "doubt", "--json").json["doubts"]
+    assert (doubt["run"], doubt["tool"], doubt["arguments"]) == (in_doubt, "refund", {"order": "7"})
+    assert doubt["call"][:10] in seedbed("runs", "doubt").out
+    assert seedbed("run", "--resume", in_doubt).code == 1
+    settle = ("runs", "settle", in_doubt[:8], doubt["call"][:6])
+    told = seedbed(
+        *settle, "done", "--because", "the bank shows it", "--result", '"booked"', "--dry-run", "--json"
+    ).json
+    assert (told["answer"], told["result"], told["dry_run"]) == ("done", "booked", True)
+    seedbed(*settle, "done", "--because", "the bank shows it", "--result", '"booked"')
+    assert seedbed("runs", "doubt", "--json").json == {"doubts": []}
+    assert seedbed("run", "--resume", in_doubt, "--json").json["output"] == "booked"
+    assert Path("refunds.txt").read_text() == "7\n"
+
+
+def test_a_call_that_is_not_done_is_made_when_the_run_goes_on(in_doubt: str, seedbed: Seedbed) -> None:
+    Path("refunds.txt").unlink()
+    Path("answers").touch()
+    seedbed("runs", "settle", in_doubt, "refund", "not-done", "--because", "the bank shows nothing")
+    assert seedbed("run", "--resume", in_doubt, "--json").json["output"] == "refunded 7"
+    assert Path("refunds.txt").read_text() == "7\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (["done", "--because", "x", "--result", "booked"], "expected JSON"),
+        (["not-done", "--because", "x", "--result", "1"], "not done"),
+        (["perhaps", "--because", "x"], "perhaps"),
+        (["done", "--because", " "], "reason"),
+        (["done"], "--because"),
+    ],
+)
+def test_what_does_not_settle_a_call_is_refused(in_doubt: str, seedbed: Seedbed, answer: list[str], words: str) -> None:
+    refused = seedbed("runs", "settle", in_doubt, "refund", *answer)
+    assert refused.code
+    assert words in refused.err
+    assert len(seedbed("runs", "doubt", "--json").json["doubts"]) == 1

@@ -34,13 +34,13 @@ def test_a_store_that_nobody_edited_is_clean(filled: str, seedbed: Seedbed) -> N
     done = seedbed("store", "verify", "--json")
     assert keeps_promise(done.json, "store", "verify")
     assert (done.code, done.json["clean"], done.json["refs"]) == (0, True, 1)
-    assert "are as they were written" in seedbed("store", "verify").out
+    assert "are exactly as they were written" in seedbed("store", "verify").out
 
 
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
-        ("UPDATE content SET body = replace(body, 'Sort', 'Sell') WHERE kind = 'playbook'", "does not match its name"),
+        ("UPDATE content SET body = replace(body, 'Sort', 'Buy') WHERE kind = 'playbook'", "does not match its digest"),
         ("UPDATE facts SET body = replace(body, 'first', 'other') WHERE kind = 'move'", "a body that was changed"),
         ("UPDATE facts SET by = 'eve' WHERE kind = 'move'", "does not follow"),
         ("UPDATE refs SET because = 'other'", "as its moves say"),
@@ -163,7 +163,7 @@ def test_no_password_of_a_server_is_printed(space: Path, seedbed: Seedbed, postg
 
 def test_a_copy_can_be_rehearsed(filled: str, space: Path, seedbed: Seedbed) -> None:
     done = seedbed("store", "copy", DATABASE, "files:copy", "--dry-run")
-    assert done.out == "would copy 1 content, 5 facts, 1 ref\n"
+    assert done.out == "would copy 1 content object, 5 facts, 1 ref\n"
     assert not (space / "copy").exists()
 
 

@@ -50,7 +50,7 @@ def test_a_table_says_what_changed_since_the_last_time() -> None:
     assert told["worse"].endswith("-0.250 on 20")
     assert told["other"].endswith("no task in common")
     assert "✗ look [b]here[/b]" in shown
-    assert "1 cell known before" in shown
+    assert "1 cell reused" in shown
 
 
 def test_notes_name_regressions_unless_accepted_and_thresholds_always() -> None:

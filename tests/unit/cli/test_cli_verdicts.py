@@ -66,7 +66,7 @@ def shown(*parts: RenderableType) -> str:
         ("equivalent", "new and old differ by less than 0.05"),
         ("inferior", "new is worse than old"),
         ("futile", "new is not better than old by 0.1, as was hoped for"),
-        ("inconclusive", "4 tasks do not tell whether new is better than old"),
+        ("inconclusive", "4 tasks do not show whether new is better than old"),
         ("invalid", "too many runs got no score"),
     ],
 )
@@ -106,7 +106,7 @@ def test_where_less_is_better_the_adjusted_difference_is_turned_too() -> None:
 def test_how_much_better_a_superior_is_at_least_is_told_with_what_the_interval_means() -> None:
     superior = replace(VERDICT, at_least=0.012, low=-0.01, warning="too few sources: 4")
     text = " ".join(shown(verdicts.verdict_view(superior, RULE)).split())
-    assert "at least +0.012 better (error rate 0.05; the interval holds 0 because it guards both ends)" in text
+    assert "at least +0.012 better (error rate 0.05; the interval includes 0 because it covers both sides)" in text
     assert "warning too few sources: 4" in text
     assert "at least" not in shown(verdicts.verdict_view(VERDICT, RULE))
     assert "holds 0" not in shown(verdicts.verdict_view(replace(superior, low=0.01), RULE))
@@ -210,7 +210,7 @@ def test_every_tag_has_a_line_that_fits_a_narrow_terminal_the_worst_first(monkey
 
 def test_tags_that_a_budget_left_open_say_what_to_do() -> None:
     left = replace(SLICES, tags=(slice_of("names", "open", 0.0, p=None),))
-    assert "1 of 1 tag not decided: compare again with a higher limit" in shown(verdicts.slices_view(left))
+    assert "1 of 1 tag undecided: compare again with a larger budget" in shown(verdicts.slices_view(left))
     fine = replace(SLICES, tags=SLICES.tags[1:])
     text = shown(verdicts.verdict_view(replace(VERDICT, slices=fine), RULE))
     assert "superior" in text

@@ -128,7 +128,7 @@ def test_values_fit_on_a_line(value: object, text: str) -> None:
 
 def test_what_a_candidate_says_differently_fits_on_a_line() -> None:
     other = with_genes(START, {"steps.label.prompt": BETTER, "parameters.caution": 0.25})
-    assert views.changes_text(diff(START, other)) == f"“{BETTER}” + parameters.caution: 0.25"
+    assert views.changes_text(diff(START, other)) == f"parameters.caution: 0.25 + “{BETTER}”"
     assert views.changes_text(()) == ""
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from command_line import WORKSPACE, Seedbed, keeps_promise, write
 
+from seedbed.cli import output
 from seedbed.errors import StoreError
 from seedbed.release import channels
 from seedbed.storage import open_store
@@ -91,16 +92,29 @@ def test_people_see_one_row_for_each_guard(canary: tuple[str, str], seedbed: See
     done = seedbed("channel", "watch", "production", "--once")
     assert done.code == 0
     title, *rest = done.out.splitlines()
-    assert title.startswith(f"production  canary {canary[1][3:13]} at 50 % beside {canary[0][3:13]}, 40 and 40 units")
-    (rating,) = [line for line in rest if line.startswith("rating roll back")]
-    assert rating.split()[3:6] == ["1", "1", "+0"]
+    assert title.startswith(f"production  canary {canary[1][3:13]} at 50 % against {canary[0][3:13]}, 40 and 40 units")
+    (rating,) = [line for line in rest if line.startswith("rating ")]
+    assert rating.split()[1:6] == ["roll", "back", "1", "1", "+0"]
     assert "-0.05" in rating
-    assert any(line.startswith("cost_usd hold") for line in rest)
+    assert any(line.split()[:2] == ["cost_usd", "hold"] for line in rest)
     (split,) = [line for line in rest if line.startswith("split of the units")]
     assert split.startswith(
-        "split of the units as planned: chance alone splits them as unevenly with p = 1; a bet that"
+        "split of the units as planned: p = 1 for a split this uneven by chance; e = 1, where 100 is"
     )
     assert rest[-1] == "no alarm"
+
+
+def test_a_guard_is_one_row_of_whole_numbers_at_80_columns(
+    canary: tuple[str, str], seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rate(canary, (1.0, 1.0), 40)
+    monkeypatch.setenv("COLUMNS", "80")
+    output.console.cache_clear()
+    done = seedbed("channel", "watch", "production", "--once")
+    (rating,) = [line for line in done.out.splitlines() if "-0.05" in line]
+    assert len(rating) <= 80
+    assert "…" not in rating
+    assert rating.split()[:4] == ["rating", "1", "1", "+0"]
 
 
 def test_what_each_guard_needs_is_planned_for_the_share_of_the_canary_or_another(
@@ -115,7 +129,7 @@ def test_what_each_guard_needs_is_planned_for_the_share_of_the_canary_or_another
     assert (cost["action"], cost["base"], cost["change"]) == ("hold", 0.9, 1.5)
     small = seedbed("channel", "plan", "production", "--base", "10%", "--share", "5%")
     title, heads, _, *rows = small.out.splitlines()
-    assert title == "production  canary at 5 %: each outcome beside 9 outcomes of its control"
+    assert title == "production  canary at 5 %: each outcome is compared with 9 outcomes of its control"
     assert heads.split() == ["guard", "limit", "stable", "at", "canary", "outcomes", "needed"]
     needed = int(rows[0].split()[-1].replace(",", ""))
     assert rows[0].split()[:-1] == ["rating", "roll", "back", "-0.05", "0.9", "-0.075"]
@@ -168,7 +182,7 @@ def test_a_dry_run_says_what_would_happen_and_nobody_hears_of_it(
 def test_people_are_told_that_it_was_taken_back(canary: tuple[str, str], seedbed: Seedbed) -> None:
     rate(canary, (1.0, 0.2), 40)
     out = seedbed("channel", "watch", "production", "--once").out
-    assert f"roll back: rating of {canary[1][3:13]} is " in out
+    assert f"roll back: rating of {canary[1][3:13]} differs by " in out
     assert "rolled back; production serves " in out
 
 
@@ -182,7 +196,7 @@ def test_what_holds_it_has_exit_code_2_and_no_promotion_passes(
     done = seedbed("channel", "promote", "production", "--because", "I like it")
     assert done.code == 1
     assert "watch" in done.err
-    assert f"rating of {canary[1][3:13]} is" in done.err
+    assert f"rating of {canary[1][3:13]} differs by" in done.err
 
 
 def test_a_channel_that_nothing_was_released_to_is_told(space: Path, seedbed: Seedbed) -> None:
@@ -196,7 +210,7 @@ def test_without_guards_it_says_how_to_have_some(kept: str, space: Path, seedbed
     seedbed("release", kept, "--to", "production", "--because", "first")
     done = seedbed("channel", "watch", "production", "--once")
     assert done.code == 0
-    assert "no guards: say roll_back_if under canary in the workspace file" in done.out
+    assert "no guards: set roll_back_if under canary in the workspace file" in done.out
 
 
 def test_a_wrong_guard_is_told_with_its_place(kept: str, space: Path, seedbed: Seedbed) -> None:

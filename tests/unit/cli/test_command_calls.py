@@ -31,7 +31,7 @@ def ending(error: BaseException) -> Any:
     [
         (typer.Exit(2), 2, ""),
         (StoreError("full"), 1, "✗ full"),
-        (PermissionError(13, "Permission denied", "x.db"), 1, "Permission denied: 'x.db'"),
+        (PermissionError(13, "Permission denied", "x.db"), 1, "✗ x.db: Permission denied"),
         (typer.BadParameter("odd"), 64, "Try 'seedbed --help'"),
         (KeyboardInterrupt(), 130, "Interrupted. What was recorded so far is stored."),
         (typer.Abort(), 130, "Interrupted"),

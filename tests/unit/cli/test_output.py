@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.errors import PlaybookError, Problem, ReleaseRefused, StoreError
+from seedbed.errors import PlaybookError, Problem, ReleaseRefused, RunError, SettingsError, StoreError
 from seedbed.reports.formats import finite
 from seedbed.reports.numbers import clipped, counted
 
@@ -49,6 +51,50 @@ def test_a_pipe_gets_long_lines_as_they_are(capsys: pytest.CaptureFixture[str]) 
     text = "word " * 200 + "end"
     output.show({}, False, output.line(text))
     assert capsys.readouterr().out == f"{text}\n"
+
+
+# Rows
+
+
+@pytest.fixture
+def eighty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+
+
+@pytest.mark.usefixtures("eighty")
+def test_a_row_is_one_line_and_its_numbers_are_never_cut() -> None:
+    score = "exact_match 0.333 [0.193, 0.849]"
+    row = ("sorter", "word " * 40, score, "1,234,567", "a reason\non two lines")
+    _, _, line = printed(output.table("name", "text", "score#", "tasks#", "because", rows=[row]), 80).splitlines()
+    assert score in line
+    assert "1,234,567" in line
+    assert "word word…" in line or "word wor…" in line
+    assert "reason" not in line
+
+
+@pytest.mark.usefixtures("eighty")
+def test_the_last_columns_of_a_table_are_dropped_first() -> None:
+    row = [f"{column} {'7' * 20}" for column in "abcdef"]
+    heading, _, line = printed(output.table(*(f"{each[0]}#" for each in row), rows=[row]), 80).splitlines()
+    assert heading.split() == ["a", "b", "c"]
+    assert line.split("   ") == row[:3]
+
+
+def test_a_cell_with_line_breaks_stays_on_its_row() -> None:
+    columns = [output.Column("text", lambda each: output.line((each, "bold"))), output.Column("other", str)]
+    assert printed(output.listing(columns, ["one\ntwo"])).splitlines()[2].split() == ["one", "two"] * 2
+
+
+@pytest.mark.usefixtures("eighty")
+def test_a_long_error_is_wrapped_between_words_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show_error(StoreError("a reason of many words, " * 10 + "the end"), False)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
+    assert {line.split()[-1].strip(",") for line in lines} <= {"a", "reason", "of", "many", "words", "the", "end"}
 
 
 # Text of users and models
@@ -175,3 +221,25 @@ def test_the_debug_variable_shows_the_traceback_of_a_defect_only(
     assert "ValueError: odd\n" in capsys.readouterr().err
     output.show_error(StoreError("full"), as_json=False)
     assert capsys.readouterr().err == "✗ full\n"
+
+
+def test_no_control_character_reaches_the_terminal_in_any_view(capsys: pytest.CaptureFixture[str]) -> None:
+    controls = [*map(chr, (*range(9), *range(11, 32), *range(127, 160), 0x61C, 0x200E, 0x202E, 0x2066, 0x2069))]
+    for control in controls:
+        hostile = f"a{control}b"
+        output.console().print(hostile, Text(hostile), Panel(hostile, title=hostile))
+        output.show({"x": hostile}, True)
+    shown = capsys.readouterr().out
+    assert not {*controls} & {*shown}
+    output.show({"x": "".join(controls)}, True)
+    assert json.loads(capsys.readouterr().out) == {"x": "".join(controls)}
+
+
+def test_an_error_names_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    key = "sk-proj-" + "a1B2c3D4e5F6" * 3
+    for as_json in (True, False):
+        output.show_error(SettingsError([Problem("models.a", key, "another")]), as_json)
+        output.show_error(RunError(f"the provider refused {key}"), as_json)
+    shown = capsys.readouterr().err
+    assert key not in shown
+    assert shown.count("[secret]") == 5

@@ -129,7 +129,7 @@ def test_an_import_brings_names_and_does_nothing_twice(space: Path, seedbed: See
 
 def test_the_limits_of_an_import_can_be_pasted_into_the_workspace(space: Path, seedbed: Seedbed) -> None:
     out = seedbed("playbook", "import", str(EXAMPLES / "parcel-desk.yaml")).out
-    _, _, pasted = out.partition("Put this into seedbed.yaml:\n")
+    _, _, pasted = out.partition("Add this to seedbed.yaml:\n")
     write(space, seedbed__yaml=f"by: ann\n{pasted}")
     required = seedbed("channel", "show", "production", "--json").json["require"]
     assert {"review", "cooldown", "max_change"} <= {

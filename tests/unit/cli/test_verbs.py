@@ -163,7 +163,7 @@ def test_if_nothing_is_better_no_branch_moves(split: Path, seedbed: Seedbed) -> 
 def test_a_gain_that_nothing_confirms_moves_no_branch_and_says_what_to_do(split: Path, seedbed: Seedbed) -> None:
     done = seedbed(*EVOLVE, "--confirm", "none")
     assert done.code == 2
-    assert "Not known: the best scores higher on the tasks that it was chosen by" in done.out
+    assert "Undecided: the best scores higher on the tasks it was selected on" in done.out
     assert "No new tasks have confirmed it. Set some aside" in done.out
     assert done.out.endswith("better was not moved\n")
     assert held()[2] == []

@@ -27,13 +27,22 @@ from seedbed.storage.store import Json, digest
     ],
 )
 async def test_an_answer_is_better_only_if_it_is_so_in_both_orders(a_first: str, b_first: str, value: int) -> None:
-    court = Court([says(a_first), says(b_first)])
+    paris_first = r"(?s)\nParis\n.*\nLyon\n"
+    court = Court({paris_first: says(a_first), "": says(b_first)})
     told = await Pairwise(perform=court.perform)(answered("Paris"), answered("Lyon"), TASK)
     assert (told.value, told.preferred) == (value, (a_first, b_first))
     assert told.cost_usd == sum(run.cost_usd for run in court.runs)
-    there, back = court.prompts
-    assert there.index("\nParis\n") < there.index("\nLyon\n")
-    assert back.index("\nLyon\n") < back.index("\nParis\n")
+    orders = [bool(re.search(paris_first, prompt)) for prompt in court.prompts]
+    assert orders == [told.began == "a", told.began == "b"]
+
+
+async def test_which_answer_is_shown_first_is_drawn_and_a_judge_that_prefers_it_prefers_neither() -> None:
+    judge = Pairwise(perform=Court({"": says("first")}).perform)
+    told = [await judge(answered(f"No, not {n}."), answered(f"Yes, {n}."), TASK) for n in range(40)]
+    assert {each.value for each in told} == {0}
+    assert 10 < [each.began for each in told].count("a") < 30
+    again = await judge(answered("Yes, 0."), answered("No, not 0."), TASK)
+    assert {again.began, told[0].began} == {"a", "b"}  # the same text is shown first, whoever wrote it
 
 
 class Fickle(Court):

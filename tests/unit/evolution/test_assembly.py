@@ -54,7 +54,7 @@ async def test_each_offer_is_new_a_child_of_the_best_and_says_where_it_is_from()
     done = await assembled(pairs(), 1)
     (best,) = {parent for offer in done.offers for parent in offer.parents}
     assert best in {each.digest for each in pairs()}
-    assert {offer.how for offer in done.offers} == {"parts of others put together"}
+    assert {offer.how for offer in done.offers} == {"assembled from parts of others"}
     assert 1 <= len({offer.playbook.digest for offer in done.offers}) == len(done.offers) <= 4
 
 

@@ -49,7 +49,7 @@ async def test_those_that_others_have_tried_meanwhile_do_not_end_it() -> None:
     assert search.tried == [each.digest for each in SET[2:]]
     search = driven(BestOf(SET, operators=[AddWord()], brood=2))
     search.pay([Offer(each) for each in SET])
-    assert [offer.how for offer in await search.step()] != ["one of a set"] * 2
+    assert [offer.how for offer in await search.step()] != ["listed candidate"] * 2
     assert len(search.offers) == 2
 
 

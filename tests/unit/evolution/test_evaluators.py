@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ async def test_also_a_run_that_failed_did_cost_something() -> None:
     }
     failed: list[Cell] = []
     arena = RunEvaluator(bench(store, models=models), [ExactMatch(), ExactMatch(name="again")])
-    paid = await arena.pay([(twice, [(task, 0) for task in numbers(2)])], ledger, failed.extend)
+    paid = await arena.pay(
+        [(twice, [(task, 0) for task in numbers(2)])], ledger, lambda runs: failed.extend(chain(*runs))
+    )
     assert [cell.value for cells in paid.values() for cell in cells] == [None] * 4
     assert [cost_of(cells) for cells in paid.values()] == [(1.0, 2), (1.0, 2)]
     assert sorted(cell.key for cell in failed) == sorted(cell.key for cells in paid.values() for cell in cells)

@@ -60,7 +60,9 @@ async def test_every_candidate_is_kept_as_a_child_of_what_it_grew_from_good_or_n
     library = Library(store, "eve")
     children = library.children(START.digest)
     assert [entry.digest for entry in children] == [candidate.digest for candidate in CANDIDATES]
-    assert {(entry.how, entry.because, entry.by) for entry in children} == {("one of a set", "try other words", "ada")}
+    assert {(entry.how, entry.because, entry.by) for entry in children} == {
+        ("listed candidate", "try other words", "ada")
+    }
     assert [library.get(entry.digest) for entry in children] == CANDIDATES
     assert library.entry(START.digest).parents == ()
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -50,7 +51,10 @@ class Pays:
         self.ledger = Ledger()
 
     async def __call__(self, work: Any = WORK) -> PaidCells:
-        return await self.arena.pay(work, self.ledger, lambda cells: self.failed.extend(cells))
+        return await self.arena.pay(work, self.ledger, self.see)
+
+    def see(self, runs: Iterable[Sequence[Cell]]) -> None:
+        self.failed += (cell for cells in runs for cell in cells if cell.value is None)
 
     @property
     def kept(self) -> int:

@@ -87,7 +87,7 @@ async def test_a_gain_that_may_be_chance_moves_no_line() -> None:
     assert done.evolution.improved
     assert done.evolution.confirmed is not None
     assert done.evolution.confirmed.gain.mean > 0
-    assert done.evolution.unconfirmed == "That may be chance; more tasks may tell."
+    assert done.evolution.unconfirmed == "That may be chance: use more tasks to find out."
     assert library.find("mail") == START.digest
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from seedbed.experiments.proof.attempts import AttemptTerms, next_share
+from seedbed.experiments.experiment import Design, Experiment
+from seedbed.experiments.live import LiveSource, plan_live
+from seedbed.experiments.proof.attempts import AttemptTerms, next_share, take_attempt
 from seedbed.experiments.verdict import Finding, Verdict
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, now
@@ -61,3 +63,16 @@ def test_a_test_that_ended_before_leaves_nothing(finding: Finding) -> None:
 
 def test_a_test_that_does_not_know_what_it_spent_leaves_nothing() -> None:
     assert next_share(tried("inconclusive", None), OLD, AttemptTerms()) == pytest.approx(SECOND)
+
+
+def test_the_same_experiment_takes_one_attempt_however_often_it_is_registered() -> None:
+    """Two processes that look at a canary at the same time register one comparison."""
+    store, source = MemoryStore(), LiveSource("channels/live", ("m",), ("control", "canary"))
+
+    def planned(level: float, number: int) -> list[Experiment]:
+        return [plan_live(source, OLD, ONE, "rating", Design(level, mode="confirmatory", attempt=number))]
+
+    one, again, stricter = (
+        take_attempt(store, OLD, AttemptTerms(), rate, planned, by="ann", clock=now) for rate in (0.05, 0.05, 0.01)
+    )
+    assert (one.key, again.key, stricter.key) == (f"{OLD}@1", f"{OLD}@1", f"{OLD}@2")

@@ -154,7 +154,7 @@ async def test_the_evidence_of_many_runs_is_that_of_few(monkeypatch: pytest.Monk
 tries: Counter[str] = Counter()
 
 
-@tool
+@tool(effect="reads")
 def counted(n: int) -> str:
     return f"the number {n}"
 

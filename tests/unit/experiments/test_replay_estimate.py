@@ -17,6 +17,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
+from seedbed.stage.tools import tool
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 from seedbed.workspace import Workspace
@@ -45,6 +46,7 @@ def book(new: float) -> Playbook:
 OLD, NEW = book(0), book(1)
 
 
+@tool(effect="reads")
 def warn(n: int) -> bool:
     """Of every fifth number."""
     return n % 5 == 0

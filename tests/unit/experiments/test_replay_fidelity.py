@@ -76,7 +76,11 @@ async def outer(task: Mapping[str, Any], stage: Stage) -> Any:
     return (await stage.open({"n": task["n"], "inner": True})).output
 
 
-BOOK: dict[str, Any] = {"program": f"{__name__}:agent", "roles": {"writer": {"model": "m", "system": "Answer."}}}
+BOOK: dict[str, Any] = {
+    "program": f"{__name__}:agent",
+    "roles": {"writer": {"model": "m", "system": "Answer."}},
+    "rules": {"allow": ["send"]},
+}
 MODELS = {"m": {"use": "scripted", "args": {"replies": {"[02468] even": "yes", ".": "no"}}}}
 A = Playbook.from_document(BOOK)
 B = Playbook.from_document({**BOOK, "roles": {"writer": {"model": "m", "system": "Answer well."}}})
@@ -363,7 +367,7 @@ async def test_whatever_a_replay_depends_on_is_in_its_key() -> None:
     other_tool = workspace(space.store)
     other_tool.tools = [tool(name="send", changes=True)(lambda to: "not sent")]
     harmless = workspace(space.store)
-    harmless.tools = [tool(name="send")(send.function)]
+    harmless.tools = [tool(name="send", effect="reads")(send.function)]
     served = workspace(space.store, tools=["json:dumps"])
     again = await space.run(A, n=0, seed=9)
     later = replace(task, id=f"replay of {again.id}")

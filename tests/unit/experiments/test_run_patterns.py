@@ -49,7 +49,7 @@ def test_two_planted_conditions_are_both_found() -> None:
         return 0.95 - 0.45 * ("red" in task.tags) - 0.45 * (len(run.turns) > 3)
 
     found = find_patterns(scored(2, 400, chance=chance), "m")
-    assert sorted(conditions(found)) == ['at tasks tagged "red"', "with more than 3 turns"]
+    assert sorted(conditions(found)) == ['on tasks tagged "red"', "with more than 3 turns"]
 
 
 def test_what_takes_two_conditions_is_found_as_both_of_them() -> None:
@@ -57,7 +57,7 @@ def test_what_takes_two_conditions_is_found_as_both_of_them() -> None:
         return 0.1 if "red" in task.tags and run.calls else 0.9
 
     found = find_patterns(scored(3, 300, chance=chance), "m")
-    assert conditions(found)[0] == 'at tasks tagged "red" and in which the tool "search" failed'
+    assert conditions(found)[0] == 'on tasks tagged "red" and in which the tool "search" failed'
 
 
 def test_runs_of_one_task_are_compared_with_each_other_where_they_differ() -> None:

@@ -243,8 +243,27 @@ def test_what_is_no_chat_model_is_refused(use: str) -> None:
 
 def test_arguments_that_a_model_does_not_accept_are_named() -> None:
     told = refused("fast", use="embedded", args={"template": "chad", "max_token": 3})
-    assert "models.fast.args: found template: Input should be 'raw' or 'chat'; max_token: Extra inputs" in told
-    assert "expected arguments that seedbed.models.providers.embedded.EmbeddedChat accepts" in told
+    assert "models.fast.args.template: found str; expected 'raw' or 'chat'" in told
+    assert "models.fast.args.max_token: found an unknown key; expected one of: " in told
+    assert "Did you mean max_tokens?" in told
+
+
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        ({"replies": 3}, "models.fast.args.replies: found int; expected a mapping or a list"),
+        ({"replies": ["a", 3]}, "models.fast.args.replies[1]: found int; expected text"),
+        ({"replis": []}, "models.fast.args.replies: found nothing; expected a value"),
+        ({"replies": [], "max_tokens": 0}, "models.fast.args.max_tokens: found int; expected above 0"),
+    ],
+)
+def test_a_wrong_argument_is_named_in_plain_words(args: dict[str, Any], found: str) -> None:
+    assert found in refused("fast", use="scripted", args=args)
+
+
+def test_a_misspelt_kind_of_model_is_suggested() -> None:
+    assert 'found "embeded"' in (told := str(refusal({"fast": {"use": "embeded"}})))
+    assert "Did you mean embedded?" in told
 
 
 def test_arguments_are_never_quoted() -> None:

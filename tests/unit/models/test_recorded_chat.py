@@ -85,8 +85,8 @@ async def test_a_file_that_changed_is_read_again(folder: Path) -> None:
         ({"path": "nowhere.csv"}, "found nowhere.csv: No such file"),
         ({"path": "answers.csv"}, 'model: found ""; expected one of those recorded: small, large'),
         ({"path": "answers.csv", "model": "huge"}, 'found "huge"; expected one of those recorded: small, large'),
-        ({"rows": [{"prompt": "a"}]}, "rows.0.reply: Field required"),
-        ({"rows": ROWS, "modle": "m"}, "modle: Extra inputs"),
+        ({"rows": [{"prompt": "a"}]}, "args.rows[0].reply: found nothing; expected a value"),
+        ({"rows": ROWS, "modle": "m"}, "args.modle: found an unknown key"),
     ],
 )
 def test_wrong_arguments_are_told(folder: Path, args: dict[str, Any], told: str) -> None:

@@ -18,6 +18,7 @@ from seedbed.release.states import Held, KeepBack
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Ref
+from seedbed.storage.upkeep import verify
 
 NAMES = "abcd"
 
@@ -310,6 +311,17 @@ async def test_what_was_taken_back_may_be_released_again(library: Library) -> No
     assert stable(library.store, "production") == B
 
 
+async def test_a_rollback_to_a_playbook_that_is_lost_is_refused_and_verify_names_the_release(library: Library) -> None:
+    await put(library, A)
+    await put(library, B)
+    library.store.discard([A])  # type: ignore[attr-defined]
+    with pytest.raises(NotFound):
+        rollback(library, "production", because="worse")
+    assert stable(library.store, "production") == B
+    (problem,) = verify(library.store).problems  # type: ignore[arg-type]
+    assert problem.path.startswith("move fact channels/production")
+
+
 async def test_rollback_touches_its_own_channel_only(library: Library) -> None:
     for each in (A, B):
         await put(library, each)
@@ -319,10 +331,10 @@ async def test_rollback_touches_its_own_channel_only(library: Library) -> None:
 
 
 async def test_an_unknown_channel_is_told_with_those_that_are_known(library: Library) -> None:
-    with pytest.raises(NotFound, match='no channel "production"\\. Channels: none yet'):
+    with pytest.raises(NotFound, match='no release on channel "production"\\. Channels with one: none yet'):
         rollback(library, "production", because="?")
     await put(library, A, "staging")
-    with pytest.raises(NotFound, match="Channels: staging"):
+    with pytest.raises(NotFound, match="Channels with one: staging"):
         rollback(library, "production", because="?")
 
 

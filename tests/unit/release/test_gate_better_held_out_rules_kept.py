@@ -196,7 +196,7 @@ UNSEEN = "tasks that were not evolved on"
 
 
 async def test_tasks_that_nothing_was_evolved_on_pass(library: Library) -> None:
-    await evolved(library, OLD, agent("[0-9]"))
+    await evolved(library, OLD, agent("[0-9]", rules=RULES))
     assert await held_out(change(library, await compared(library, OLD, NEW))) is None
 
 
@@ -222,7 +222,7 @@ async def test_one_task_in_common_is_too_many(library: Library) -> None:
 
 async def test_a_candidate_that_was_tried_and_not_chosen_has_seen_the_tasks_too(library: Library) -> None:
     """Whoever picks the second best of a search by hand picks it by the same scores."""
-    second = agent("[0-9]|1.")
+    second = agent("[0-9]|1.", rules=RULES)
     await evolved(library, OLD, second, NEW)
     verdict = await compared(library, OLD, second, TRAIN)
     refusal = await held_out(change(library, verdict, candidate=second.digest))
@@ -231,10 +231,10 @@ async def test_a_candidate_that_was_tried_and_not_chosen_has_seen_the_tasks_too(
 
 
 async def test_the_tasks_of_everything_it_grew_from_are_refused(library: Library) -> None:
-    first, second = agent("[0-9]|1."), agent("[0-9]|[12].")
+    first, second = agent("[0-9]|1.", rules=RULES), agent("[0-9]|[12].", rules=RULES)
     await evolved(library, OLD, first, on=TRAIN)
     await evolved(library, first, second, on=numbers(10, first=60))
-    by_hand = library.keep(agent("[0-9]|[1-3]."), because="edited", parents=[second.digest], how="edited")
+    by_hand = library.keep(agent("[0-9]|[1-3].", rules=RULES), because="edited", parents=[second.digest], how="edited")
     verdict = await compared(library, OLD, library.get(by_hand), TRAIN)
     refusal = await held_out(change(library, verdict, candidate=by_hand))
     assert refusal is not None

@@ -12,6 +12,7 @@ from loop_samples import agent
 
 from seedbed.errors import NotFound, ReleaseRefused, SeedbedError
 from seedbed.experiments.compare import abort
+from seedbed.experiments.experiment import Design
 from seedbed.experiments.live import LiveSource, plan_live, register_live
 from seedbed.experiments.proof.certificate import certificate, verify
 from seedbed.experiments.proof.error_budget import BudgetTerms, error_budget
@@ -104,7 +105,7 @@ async def test_a_comparison_that_was_begun_by_an_old_version_goes_on_as_it_was_r
     move = [*library.store.facts(Query(kind="move"))][-1]
     source = LiveSource("channels/live", (move.key,), ("control", "canary"), ratio="")
     assert "ratio" not in source.content()
-    plan = plan_live(source, OLD, NEW, "rating", alpha=0.05)
+    plan = plan_live(source, OLD, NEW, "rating", Design(mode=""))
     register_live(library.store, source, plan, by="ada", clock=now)
     sent(library, 25, 50)
     found = compare_canary(library, "live", LiveOptions(conclude=True))

@@ -74,7 +74,7 @@ async def test_a_poor_canary_is_taken_back_with_the_figures_as_the_reason() -> N
     assert (ref.by, ref.target) == (MONITOR, {"stable": OLD, "how": "rollback"})
     (row,) = health.rows
     assert row.change is not None
-    assert ref.because.startswith(f"rating of {NEW[3:13]} is {row.change:+.3g} beside its control (95% ")
+    assert ref.because.startswith(f"rating of {NEW[3:13]} differs by {row.change:+.3g} from its control (95% ")
     assert ref.because.endswith("100 pairs); the limit is -0.05")
     assert verify(library.store).problems == ()  # type: ignore[arg-type]
     again = monitor.look()
@@ -264,7 +264,7 @@ async def test_those_kept_back_are_the_control_and_what_becomes_worse_later_is_t
     ref = monitor.react(health)
     assert ref
     assert ref.target == {"stable": OLD, "how": "rollback"}
-    assert "beside what was served before" in ref.because
+    assert "from what was served before" in ref.because
     assert monitor.look().newer == OLD
 
 
@@ -308,7 +308,7 @@ async def test_without_anybody_kept_back_a_regression_is_told_and_nothing_is_tak
     library.store.append(both({NEW: 0.4}, 100, chance))
     health = monitor.look()
     assert (alarms(health), monitor.react(health)) == ([("regression", "tell")], None)
-    assert "beside the one before it" in health.alarms[0].message
+    assert "from the one before it" in health.alarms[0].message
 
 
 async def test_a_level_that_falls_is_told_and_nothing_is_taken_back() -> None:

@@ -216,7 +216,7 @@ async def test_nothing_goes_further_while_the_monitor_is_alarmed_and_goes_on_whe
         )
     (refusal,) = refused.value.refusals
     assert refusal.path == "watch"
-    assert refusal.found.startswith(f"rating of {NEW[3:13]} is -1 beside its control")
+    assert refusal.found.startswith(f"rating of {NEW[3:13]} differs by -1 from its control")
     library.store.append(both(GOOD, 600, chance))
     await channels.promote(library, "live", [no_alarm_gate(monitor.look())], because="well", rollout=Rollout(share=0.6))
 
@@ -273,7 +273,7 @@ async def test_a_workspace_takes_back_a_canary_whose_runs_fail(tmp_path: Path, p
                 await space.run("live", key=key, do="fail" if met_new else "answer")
         seen = await space.channels.watch("live")
         assert seen.moved
-        assert seen.moved.because.startswith(f"error_rate of {new.digest[3:13]} is +")
+        assert seen.moved.because.startswith(f"error_rate of {new.digest[3:13]} differs by +")
         assert (await space.run("live", key="anna", do="answer")).playbook == old.digest
     assert post.told() == [("rolled back", "critical", False)]
 

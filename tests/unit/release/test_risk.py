@@ -143,9 +143,12 @@ def shred(n: int) -> int:
 async def test_a_tool_that_the_incumbent_never_called_is_a_hazard() -> None:
     """Also one that was called in a run that failed."""
     space = Workspace(Settings(by="ada"), MemoryStore())
-    space.tools = [Tool("look", look, changes=False), Tool("send", send, changes=True), Tool("shred", shred)]
+    pretended: dict[str, Any] = {"effect": "changes", "simulated": lambda n: n}
+    space.tools = [Tool("look", look, "reads"), Tool("send", send, **pretended), Tool("shred", shred, "reads")]
     before, after = (
-        Playbook.from_document({"program": f"{__name__}:clerk", "parameters": {"mail": {"value": may}}})
+        Playbook.from_document(
+            {"program": f"{__name__}:clerk", "parameters": {"mail": {"value": may}}, "rules": {"allow": ["send"]}}
+        )
         for may in (False, True)
     )
     verdict = await space.compare(before, after, on=numbers(10), metric=ExactMatch())

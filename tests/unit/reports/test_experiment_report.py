@@ -119,14 +119,14 @@ async def test_a_candidate_that_is_worse_is_called_so() -> None:
 
 async def test_tasks_that_do_not_tell_are_no_proof_of_anything() -> None:
     sentence = ExperimentView.of(await proven(tasks(6)), tasks(6), NAMES).sentence
-    assert sentence.startswith("Not known: 6 tasks do not tell whether new is better than old. That does not prove")
+    assert sentence.startswith("Undecided: 6 tasks do not show whether new is better than old. That does not prove")
     assert "of 100" not in sentence
 
 
 async def test_a_rule_that_guarantees_nothing_says_so() -> None:
     proof = await proven(rule={"rule": "gsprt", "effect": 0.1})
     assert proof.verdict.finding == "superior"
-    assert ExperimentView.of(proof, tasks(), NAMES).sentence.endswith("That is not guaranteed.")
+    assert "By design, but without a guarantee" in ExperimentView.of(proof, tasks(), NAMES).sentence
 
 
 async def test_a_futile_candidate_fell_short_of_what_was_hoped_for() -> None:
@@ -270,14 +270,17 @@ async def test_tasks_of_one_source_count_once() -> None:
     account = ExperimentView.of(proof, on, NAMES)
     assert f"of {proof.verdict.tasks} sources." in account.sentence
     assert account.flips["Got better"][0][1].endswith("(4 tasks)")
-    assert f"None of {8 * proof.verdict.tasks} runs did." in account.failures
+    assert f"in none of {8 * proof.verdict.tasks} runs." in account.failures
 
 
 async def test_failures_are_counted_and_what_they_counted_as_is_said() -> None:
     patchy = {"use": "scripted", "args": {"replies": {"[0-3]$": "hm"}}}
     proof = await proven(tasks(20), old=agent("x"), new=agent(".*"), oracle=patchy)
     account = ExperimentView.of(proof, tasks(20), NAMES)
-    assert f"counts as 0. So did {len(proof.verdict.failed)} of {2 * proof.verdict.tasks} runs." in account.failures
+    assert (
+        f"counts as 0. That happened in {len(proof.verdict.failed)} of {2 * proof.verdict.tasks} runs."
+        in account.failures
+    )
     assert ("✗ no", "Some runs failed, and counted as failures.") in account.flags
 
 

@@ -100,7 +100,7 @@ async def test_the_answer_is_what_other_tasks_say(bounds: tuple[float, float, fl
     summary = await of_set()
     found = SearchView(replace(summary.evolution, confirmed=confirmed(*bounds)))
     assert found.answer == answer
-    assert found.sentence.startswith({"yes": "Yes", "no": "No:", "open": "Not known"}[answer])
+    assert found.sentence.startswith({"yes": "Yes", "no": "No:", "open": "Undecided"}[answer])
     assert "inf" not in found.sentence
 
 

@@ -298,3 +298,27 @@ async def test_what_has_happened_outside_is_not_done_again() -> None:
     await record.record("call", "send_mail", {"to": "anna"}, lambda: told({"result": "sent"}), risky=True)
     again = Recorder.resume(Journal(store), record.id, by="ada")
     assert await again.record("call", "send_mail", {"to": "anna"}, never, risky=True) == {"result": "sent"}
+
+
+KEY = "sk-proj-" + "a1B2c3D4e5F6" * 3
+
+
+async def test_no_secret_reaches_the_record_of_a_run() -> None:
+    store = MemoryStore()
+    record = await recorder(store, {"question": f"Is {KEY} valid?"})
+    seen = await add(record, replace(TURN, messages=(("user", f"Is {KEY} valid?"),), text=f"{KEY} is."))
+    assert KEY in seen.text  # the program goes on with what was said
+    await record.record_failure(Failure(step="x", role="y", error=f"refused {KEY}", cost_usd=0.1))
+    run = await record.end("completed", output={"says": [f"{KEY} is."]})
+    assert run.output == {"says": ["[secret] is."]}
+    stored = [fact for kind in store.kinds() for fact in facts(store, kind)]
+    assert len(stored) == 4
+    assert KEY not in repr(stored)
+    assert recall(store, run.id).output == run.output
+
+
+async def test_a_run_from_whose_record_a_secret_was_taken_is_not_continued() -> None:
+    store = MemoryStore()
+    record = await recorder(store, {"question": f"Is {KEY} valid?"})
+    with pytest.raises(RunError, match="secret was taken out"):
+        Recorder.resume(Journal(store), record.id, by="ada")

@@ -348,7 +348,7 @@ def test_tools_are_functions_and_servers(tmp_path: Path) -> None:
         ("{mcp: {url: 'http://a/b', key: {name: A}}}", "tools[0].mcp.key", "{env: NAME} or {file: PATH}"),
         ("{mcp: {url: 'ftp://a/b'}}", "tools[0].mcp.url", "a URL such as"),
         ("{mcp: {command: a}}", "tools[0].mcp.command", "a list"),
-        ("{mcp: {command: [a], timeout_seconds: 0}}", "tools[0].mcp.timeout_seconds", "greater than 0"),
+        ("{mcp: {command: [a], timeout_seconds: 0}}", "tools[0].mcp.timeout_seconds", "above 0"),
     ],
 )
 def test_a_tool_that_is_described_wrongly_is_told_with_its_place(

@@ -77,9 +77,23 @@ def test_what_is_missing_is_told_beside_what_is_wrong_unless_another_layer_may_a
     file = tmp_path / "seedbed.yaml"
     file.write_text("models: {a: {can: [analysis]}}")
     assert Settings.load(file, {"SEEDBED_MODELS__A__USE": "embedded"}).models["a"].use == "embedded"
-    guard = "SEEDBED_CHANNELS__P__CANARY__HOLD_IF__LATENCY_SECONDS__MOST"
-    file.write_text("channels: {p: {canary: {hold_if: {latency_seconds: {by: 1}}}}}")
-    assert Settings.load(file, {guard: "20"}).channels["p"].canary.hold_if["latency_seconds"].most == 20
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SEEDBED_CHANNELS__PRODUCTION__REQUIRE", "[]"),
+        ("SEEDBED_CHANNELS", "{production: {require: [schema]}}"),
+        ("SEEDBED_CHANNELS__PRODUCTION__CANARY__APPROVAL", "false"),
+        ("SEEDBED_REVIEWERS", "{eve: [safety]}"),
+        ("SEEDBED_SIGNERS", "{}"),
+    ],
+)
+def test_no_variable_changes_what_a_release_has_to_pass(tmp_path: Path, variable: str, value: str) -> None:
+    file = tmp_path / "seedbed.yaml"
+    file.write_text("channels: {production: {require: [better, review]}}")
+    with pytest.raises(SettingsError, match=f"{variable}: found a variable for .*only in the workspace file"):
+        Settings.load(file, {variable: value})
 
 
 def test_settings_made_in_code_are_checked_alike() -> None:

@@ -46,7 +46,7 @@ def send(to: str, text: str) -> str:
     return f"sent to {to}"
 
 
-@tool
+@tool(effect="reads")
 def look(what: str) -> str:
     looked.append(what)
     return f"{what} number {len(looked)}"
@@ -125,7 +125,7 @@ def workspace(store: Any = None, models: Any = MODELS, **settings: Any) -> Works
 
 
 def playbook(document: dict[str, Any], **changed: Any) -> Playbook:
-    return Playbook.from_document({**document, **changed})
+    return Playbook.from_document({"rules": {"allow": ["send"]}, **document, **changed})
 
 
 def writer(**changed: Any) -> Playbook:
@@ -411,7 +411,7 @@ async def test_other_arguments_for_what_changes_the_world_are_answered_only_leni
 async def test_a_tool_that_changed_the_world_then_is_not_used_though_it_is_said_to_read_now() -> None:
     space = workspace()
     run = await space.run(playbook({"program": f"{__name__}:sends"}), q="a", seed=3)
-    space.tools = [tool(name="send")(send.function)]
+    space.tools = [tool(name="send", effect="reads")(send.function)]
     book = playbook({"program": f"{__name__}:sends", "roles": {"w": {"system": "new"}}})
     with pytest.raises(Missed):
         await replay(space, run, book, ReplayMode("fork", 1))

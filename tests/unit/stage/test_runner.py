@@ -13,7 +13,7 @@ import pytest
 
 from seedbed.errors import RunError, RunTaken
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.history import worker_at
+from seedbed.runs.claims import holder_of
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool
@@ -148,7 +148,7 @@ async def test_it_is_given_up_when_nobody_waits_for_it_any_more_and_free_for_oth
     assert not waiting[1].done()
     waiting[1].cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-    assert worker_at(one.store, ID) is None
+    assert holder_of(one.store, ID) is None
 
     other = Workspace(one.settings, one.store)
     again = asyncio.ensure_future(other.resources.runner.perform_once(ID, COUNTING, {"n": "wait"}, 1))

@@ -118,7 +118,7 @@ async def test_the_rules_of_the_playbook_say_what_may_be_done() -> None:
 # Everything else a program may do
 
 
-@tool
+@tool(effect="reads")
 async def weather(city: str) -> dict[str, Any]:
     happened.append(city)
     return {"city": city, "degrees": 21}
@@ -130,7 +130,7 @@ async def refund(order: str) -> str:
     return "refunded"
 
 
-@tool
+@tool(effect="reads")
 async def broken() -> None:
     raise ValueError("out of order")
 
@@ -142,7 +142,7 @@ def equipped(
     store: MemoryStore, *, resume: str = "", confirm: Any = None, rules: dict[str, Any] | None = None
 ) -> Stage:
     happened.clear()
-    playbook = Playbook.from_document({"roles": {"writer": {}}, "rules": rules or {}})
+    playbook = Playbook.from_document({"roles": {"writer": {}}, "rules": {"allow": ["refund"], **(rules or {})}})
     journal = Journal(store)
     if resume:
         recorder = Recorder.resume(journal, resume, by="ada")
@@ -303,12 +303,12 @@ async def test_what_changes_the_world_is_announced_first_and_after_a_crash_named
     on = equipped(store)
     await on.recorder.start()
     await on.call("weather", city="Bern")
-    assert "intent" not in store.kinds()
+    assert "claim" not in store.kinds()
     assert await on.call("refund", order="7") == "refunded"
-    (intent,) = store.facts(Query(kind="intent"))
-    assert intent.body == {"what": "refund"}
+    (claim,) = store.facts(Query(kind="claim"))
+    assert (claim.body["what"], claim.body["arguments"]) == ("refund", {"order": "7"})
     killed = MemoryStore()  # as it was when the refund had begun and nothing more was known
-    killed.append(fact for kind in ("start", "intent") for fact in store.facts(Query(kind=kind)))
+    killed.append(fact for kind in ("start", "claim") for fact in store.facts(Query(kind=kind)))
     again = equipped(killed, resume=on.recorder.id)
     with pytest.raises(RunError, match="refund begun and not ended, so it may have happened"):
         await again.call("refund", order="7")

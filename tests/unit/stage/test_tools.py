@@ -12,7 +12,7 @@ from seedbed.errors import PlaybookError, RunError
 from seedbed.stage.tools import Tool, tool, toolbox
 
 
-@tool
+@tool(effect="reads")
 async def look_up(word: str, times: int = 1) -> str:
     """What a word means."""
     return f"{word}!" * times
@@ -42,7 +42,7 @@ async def test_a_tool_that_hangs_is_given_up() -> None:
 
 
 async def test_a_tool_that_raises_says_so_under_its_name() -> None:
-    @tool
+    @tool(effect="reads")
     def divide(by: int) -> float:
         return 1 / by
 
@@ -74,10 +74,12 @@ async def test_langchain_tools_are_tools_and_say_in_their_metadata_whether_they_
         """Louder."""
         return text.upper()
 
-    reading = StructuredTool.from_function(coroutine=shout)
-    changing = StructuredTool.from_function(coroutine=shout, name="publish", metadata={"changes": True})
-    box = toolbox([reading, changing])
-    assert {name: each.changes for name, each in box.items()} == {"shout": False, "publish": True}
+    reading = StructuredTool.from_function(coroutine=shout, metadata={"effect": "reads"})
+    older = [("hear", {"changes": False}), ("publish", {"changes": True}), ("mail", {"effect": "sends"}), ("say", None)]
+    others = [StructuredTool.from_function(coroutine=shout, name=name, metadata=about) for name, about in older]
+    box = toolbox([reading, *others])
+    effects = {"shout": "reads", "hear": "reads", "publish": "changes", "mail": "sends", "say": "changes"}
+    assert {name: each.effect for name, each in box.items()} == effects
     assert await box["shout"].use({"text": "hi"}) == "HI"
 
 

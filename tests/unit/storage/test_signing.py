@@ -61,6 +61,13 @@ def test_a_key_that_is_none_is_refused_and_never_quoted(text: str) -> None:
     assert not text or text not in str(wrong.value)
 
 
+@pytest.mark.parametrize("text", ["/home/ann/key", "ann.key", "~/key", "C:\\\\key"])
+def test_a_path_in_place_of_a_key_is_said_to_be_one(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"found the path of a file; .* Write signing_key: {file: PATH}") as wrong:
+        SigningKey(text)
+    assert text not in str(wrong.value)
+
+
 def test_a_new_key_is_readable_by_its_owner_alone_and_overwrites_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ann.key"
     public = new_signing_key(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Iterator
@@ -37,7 +36,6 @@ from seedbed.release.review.review import approve, refuse, request
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.run import Failure, Run, Turn
-from seedbed.runs.worker_presence import heartbeat
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Queue
 from seedbed.stage.stage import Stage, StageOptions
@@ -81,7 +79,10 @@ async def use(store: Store) -> None:
         told = {"step": "say", "model": "m", "because": "so", "task_type": "t", "quality": "maximum"}
         return {**told, "propensity": 0.5}
 
-    start, better = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Say 0.", "Echo."))
+    start, better = (
+        Playbook.from_document({"roles": {"writer": {"system": text}}, "rules": {"allow": ["look"]}})
+        for text in ("Say 0.", "Echo.")
+    )
 
     async def perform(_: str, playbook: Playbook, task: Task, seed: int, __: Ledger) -> Run:
         recorder = Recorder(
@@ -125,11 +126,14 @@ async def use(store: Store) -> None:
             return await child.end("completed", answer)
 
         await recorder.record_child("say", "x", open_another)
-        async with heartbeat(journal.worker, journal.add, "ann"):
-            await asyncio.sleep(0)
+        store.append([Fact(kind="heartbeat", key=recorder.id, subject=journal.worker, at=AT, by="ann")])
+        # Older runs announced what they were about to change by facts of their own.
+        store.append(
+            [Fact(kind="intent", key=recorder.id, subject=recorder.id, at=AT, by="ann", body={"what": "look"})]
+        )
         interrupted = Recorder(journal, RunStart(playbook.digest, {}, seed=1, models={}, parent="p"), by="ann")
         await interrupted.start()
-        interrupted.leave()
+        interrupted.claims.leave()
         return await recorder.end("completed", answer)
 
     tasks = Dataset(tuple(Task(f"t{n}", {"n": n}, f"{n % 4}") for n in range(20)))

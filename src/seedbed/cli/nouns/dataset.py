@@ -104,7 +104,7 @@ def add(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Leave out duplicate tasks.")] = False,
     keep_case: Annotated[
-        bool, typer.Option("--keep-case", help="Tasks about letter case: those that differ only in it are different.")
+        bool, typer.Option("--keep-case", help="Treat tasks that differ only in letter case as different.")
     ] = False,
     because: Annotated[str | None, typer.Option("--because", metavar="REASON", help="The reason to record.")] = None,
     *,
@@ -174,14 +174,14 @@ def check(
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many findings of each kind to print.")] = 5,
     not_leaked: Annotated[
         list[str] | None,
-        typer.Option("--not-leaked", metavar="ID", help="Record that this task of a stored dataset is no leak."),
+        typer.Option("--not-leaked", metavar="ID", help="Record that this task of a stored dataset is not a leak."),
     ] = None,
     because: Annotated[str, typer.Option("--because", metavar="REASON", help="The reason to record for that.")] = "",
 ) -> None:
     """Look for tasks that repeat others, leaks between splits, and missing answers. Files need no workspace.
 
-    If you know that a task only looks like one of another split, say so with --not-leaked and --because. Tasks in the
-    very same words always leak.
+    If you know that a task only looks like one in another split, say so with --not-leaked and --because. Identical
+    tasks always count as leaks.
 
     Exits with code 1 if a split repeats tasks from another.
     """
@@ -192,7 +192,7 @@ def check(
             space.datasets.not_leaked(dataset_and_split(dataset)[0], task, because=because)
         checked = space.datasets.check(dataset)
     pairs = [
-        ("tasks", f"{checked.tasks:,}, which ask {counted(checked.units, 'different thing')}"),
+        ("tasks", f"{checked.tasks:,}, asking {counted(checked.units, 'different question')}"),
         ("no answer", f"{len(checked.unanswered):,}" if checked.unanswered else ""),
     ]
     rows = [
@@ -323,10 +323,10 @@ def hold_out(
     ] = 0.3,
     seed: Seed = 0,
 ) -> None:
-    """Hold out some tasks of a stored dataset, to be opened only by a comparison that may release its candidate.
+    """Hold out some tasks of a stored dataset for comparisons that may release their candidate.
 
-    NAME then means the other tasks, and NAME:held-out those: evaluate, evolve and exploratory comparisons refuse them,
-    under any name. A dataset is held out from once; the same seed draws the same tasks.
+    From then on, NAME means the other tasks, and NAME:held-out these. Evaluate, evolve and exploratory comparisons
+    refuse them under any name. You can do this once per dataset; the same seed draws the same tasks.
     """
     with call.open() as space:
         held = space.datasets.hold_out(name, share=share, seed=seed)
@@ -344,12 +344,12 @@ def retire(
 ) -> None:
     """Take a broken task of a stored dataset out of use.
 
-    If no result of it is known it is gone. Otherwise it counts as a missing answer in comparisons that may release
-    something, so that no candidate gains by it.
+    A task without known results is removed. Any other counts as a missing answer in comparisons that may release
+    something, so that no candidate gains from retiring it.
     """
     with call.open() as space:
         done = space.datasets.retire(name, task, because=because)
-    effect = "it counts as a missing answer, since results of it are known" if done.known else "it is gone"
+    effect = "counts as a missing answer, because it has known results" if done.known else "removed"
     document = {"name": done.name, "task": done.task, "known": done.known, "because": done.because}
     call.done(document, f"retired {done.task}: {effect}", would="would be ")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.console import Group
 
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import AlphaRate, ChannelName, ExperimentName, MetricName
+from seedbed.cli.options import AlphaRate, ChannelName, ExperimentName, MetricName, RealTools
 from seedbed.cli.output import BLOCKED, PASS, Column, line, when
 from seedbed.cli.views import verdict as views
 from seedbed.reports.numbers import counted
@@ -21,6 +22,9 @@ from seedbed.workspace.experiments import verify_evidence
 from seedbed.workspace.storage import new_signing_key
 
 app = typer.Typer(no_args_is_help=True)
+
+DIGEST = re.compile(r"(b2:)?[0-9a-f]+")
+"""How an experiment is named; anything else is a file."""
 
 ATTEMPTS = (
     Column("against", lambda each: line((short(each["incumbent"]), "yellow"))),
@@ -36,7 +40,7 @@ ATTEMPTS = (
 
 @command(app)
 def show(call: Invocation, name: ExperimentName) -> None:
-    """Show a verdict's certificate: its registration, every outcome, the stopping rule's path, and any doubts.
+    """Show a verdict's certificate: its registration, every outcome, the stopping rule's path, and any caveats.
 
     Exits with code 1 if anything differs when recomputed.
     """
@@ -70,7 +74,7 @@ def verify(
 
     Exits with code 1 if anything differs.
     """
-    files = [name for name in names or () if Path(name).is_file()]
+    files = [name for name in names or () if Path(name).is_file() or not DIGEST.fullmatch(name)]
     others = [name for name in names or () if name not in files]
     results = {check.experiment: [*check.problems] for check in map(verify_evidence, files)}
     if others or not files:
@@ -82,7 +86,7 @@ def verify(
     lines = [
         line(("✗ ", "bold red"), f"{short(key) or 'what was released'} differs from its raw facts")
         if problems
-        else line(("✓ ", "bold green"), f"{short(key)} follows from its raw facts, every number of it")
+        else line(("✓ ", "bold green"), f"every number of {short(key)} follows from its raw facts")
         for key, problems in results.items()
     ]
     wrong = dict.fromkeys(problem for problems in results.values() for problem in problems)
@@ -94,8 +98,8 @@ def verify(
 def head(call: Invocation) -> None:
     """Print the end of the chain of facts, to keep outside the store.
 
-    Every fact is bound to all before it. If `store verify --head LINK` still finds this link later, nothing before it
-    was changed or cut off since, not even by someone who can write to the store.
+    Each fact is chained to all earlier ones. If `store verify --head LINK` still finds this link later, nothing before
+    it has been changed or removed, not even by someone who can write to the store.
     """
     with call.open() as space:
         end = space.experiments.head()
@@ -106,13 +110,14 @@ def head(call: Invocation) -> None:
 def export(
     call: Invocation,
     name: ExperimentName,
-    to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new file to write.")],
 ) -> None:
     """Write everything a verdict rests on to one file, which `evidence verify FILE` checks anywhere.
 
     It contains the tasks, playbooks, answers and scores of the comparison in plain text, and the ids, times and authors
     of all other facts.
     """
+    output.expect_new(to)
     with call.open() as space:
         path = space.experiments.export_evidence(name, to)
     size = path.stat().st_size
@@ -124,20 +129,20 @@ def key(
     call: Invocation,
     to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file for the private key.")],
 ) -> None:
-    """Make a key with which you sign what you register, approve and release.
+    """Create a key for signing what you register, approve and release.
 
-    The private key goes to a file that only you can read. The public key goes to `signers` in the workspace file.
+    The private key is written to a file that only you can read. Add the public key to `signers` in the workspace file.
     """
     public = new_signing_key(to)
-    text = f"Wrote {to}. Set SEEDBED_SIGNING_KEY to what it holds, and add this to the workspace file:"
+    text = f"Wrote {to}. Set SEEDBED_SIGNING_KEY to its content, and add this to the workspace file:"
     call.show({"file": str(to), "public": public}, line(text), line(f"signers: {{YOUR NAME: {public}}}"))
 
 
 @command(app)
 def sign(call: Invocation) -> None:
-    """Sign what you registered, approved and released, if that has not happened yet.
+    """Sign anything you registered, approved or released that is not signed yet.
 
-    With a signing key, every command signs at its end what it did.
+    You rarely need this: while SEEDBED_SIGNING_KEY is set, each command signs what it did before it exits.
     """
     with call.open() as space:
         count = space.experiments.sign()
@@ -148,10 +153,11 @@ def sign(call: Invocation) -> None:
 def attempts(
     call: Invocation,
     name: Annotated[
-        str | None, typer.Argument(metavar="CHANNEL|PLAYBOOK", help="What was to be replaced. Default: anything.")
+        str | None,
+        typer.Argument(metavar="CHANNEL|PLAYBOOK", help="The playbook, or a channel that serves it. Default: all."),
     ] = None,
 ) -> None:
-    """List every attempt to replace what a channel serves now, or a playbook: all of them share one error rate.
+    """List every attempt to replace a playbook, or the one a channel serves now. All of them share one error rate.
 
     Attempts that were aborted or never ended count too. Set the share of the first one with `attempts` under the
     channel in the workspace file.
@@ -172,9 +178,12 @@ def budget(call: Invocation, channel: ChannelName) -> None:
     view = output.facts(
         [
             ("budget", f"{budget.name}: {budget.guarantee}"),
-            ("tested", f"{balance.tested}, of which {balance.discoveries} were called better; {balance.waiting} wait"),
+            (
+                "tested",
+                f"{balance.tested} ({balance.discoveries} called better); {balance.waiting} waiting",
+            ),
             ("next", f"the error rate of the next candidate is {balance.next_alpha:.2g}"),
-            ("left", f"{balance.left:.2g} of {budget.alpha:g} for all to come, and more with every discovery"),
+            ("left", f"{balance.left:.2g} of {budget.alpha:g} for all future candidates; each discovery adds to it"),
         ]
     )
     call.show({"channel": channel, "budget": budget.name, "alpha": budget.alpha, **asdict(balance)}, view)
@@ -190,6 +199,7 @@ def sentinel(
     metric: MetricName = "exact_match",
     times: Annotated[int, typer.Option("--times", min=1, help="How many more A/A comparisons to run.")] = 1,
     alpha: AlphaRate = 0.05,
+    real_tools: RealTools = False,
 ) -> None:
     """Show how often a playbook was judged better than itself: the error rate actually achieved.
 
@@ -200,7 +210,7 @@ def sentinel(
     if (playbook is None) != (dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or neither", param_hint="DATASET")
     done = count(1)
-    with call.open() as space, progress.counting("A/A comparisons") as watch:
+    with call.open(real_tools=real_tools) as space, progress.counting("A/A comparisons") as watch:
         result = wait_for(
             space.experiments.sentinel(
                 playbook,

@@ -27,7 +27,7 @@ FEW = 10
 JudgeName = Annotated[str, typer.Argument(metavar="JUDGE", help="A judge listed under metrics in the workspace file.")]
 AtLeast = Annotated[
     float | None,
-    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="The minimum lower bound on kappa. [0.6]"),
+    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="The minimum lower bound on kappa. Default: 0.6."),
 ]
 
 
@@ -135,13 +135,13 @@ def _check_view(agreement: JudgeAgreement, trust: JudgeTrust, differing: Sequenc
     if len(differing) > FEW:
         parts.append(line((f"and {len(differing) - FEW:,} more: --json has all of them", "dim")))
     if trust.agreement not in (None, agreement):
-        parts.append(line((f"what counts is the check on most labels: {trust.agreement.figures}", "dim")))
+        parts.append(line((f"the check with the most labels counts: {trust.agreement.figures}", "dim")))
     return [*parts, _trust_view(trust)]
 
 
 def _trust_view(trust: JudgeTrust) -> RenderableType:
     if trust.refusal is None:
-        return line(("✓ trusted: ", "bold green"), "releases may rest on it")
+        return line(("✓ trusted: ", "bold green"), "releases can rely on it")
 
-    text = line(("✗ not trusted: ", "bold red"), "no release may rest on it")
+    text = line(("✗ not trusted: ", "bold red"), "no release can rely on it")
     return Group(text, output.problem_view(trust.refusal))

@@ -69,7 +69,7 @@ def show(call: Invocation, model: ModelName) -> None:
         ("context", f"{card['context_tokens']:,} tokens" if card["context_tokens"] else ""),
         ("limits", ", ".join(f"{number:,} {what} per minute" for what, number in limits.items() if number)),
         ("timeout", f"{card['timeout_seconds']:g} s"),
-        ("hedge", f"asked twice if slower than {card['hedge']:.0%} of its answers" if card["hedge"] else ""),
+        ("hedge", f"asked again if slower than {card['hedge']:.0%} of its answers" if card["hedge"] else ""),
         ("measured", _speed(card["measured"])),
         *card.get("identity", {}).items(),
     ]
@@ -151,7 +151,7 @@ def stats(call: Invocation) -> None:
     """Show how each model did on each type of task, and whether choosing among them helps."""
     with call.open() as space:
         rows, helps = space.models.outcomes()
-    empty = "Nothing was chosen yet: a role that says what it needs, and names no model, is routed."
+    empty = "No choices yet: seedbed chooses models for roles that state what they need and name none."
     call.show({"models": rows, "routing": helps}, output.listing(LEARNED, rows) if rows else line(empty))
 
 

@@ -95,7 +95,7 @@ def _parts(page: ReviewPage, reveal: bool) -> list[RenderableType]:
             )
             for each in page.samples
         ]
-        parts.append(output.table("task", "left", "right", *(["candidate"] if reveal else []), rows=rows))
+        parts.append(output.wrapped_table("task", "left", "right", *(["candidate"] if reveal else []), rows=rows))
     for each in map(_answer, page.answers):
         parts.append(line((each["answer"], "bold"), f" by {each['by']} on {when(each['at'])}: {each['because']}"))
     return parts

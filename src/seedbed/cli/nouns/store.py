@@ -68,11 +68,11 @@ def verify(
 
 def _report(report: Verification) -> Iterator[RenderableType]:
     checked = (
-        f"{counted(report.contents, 'content')}, {counted(report.facts, 'fact')} ({report.chained:,} of them chained), "
-        f"{counted(report.refs, 'ref')}; the chain ends at {short(report.head)}"
+        f"{counted(report.contents, 'content object')}, {counted(report.facts, 'fact')} "
+        f"({report.chained:,} of them chained), {counted(report.refs, 'ref')}; the chain ends at {short(report.head)}"
     )
     if report.clean:
-        intact = "content, releases, approvals, verdicts and trials are as they were written"
+        intact = "content, releases, approvals, verdicts and trials are exactly as they were written"
         yield line(("✓ ", "bold green"), f"{intact}: {checked}")
         return
     yield line(("✗ ", "bold red"), f"{counted(len(report.problems), 'problem')} in {checked}")
@@ -81,7 +81,7 @@ def _report(report: Verification) -> Iterator[RenderableType]:
 
 @command(app)
 def stats(call: Invocation) -> None:
-    """Count the contents, facts and refs in the store by kind."""
+    """Count the content objects, facts and refs in the store by kind."""
     with call.open() as space:
         stats = space.storage.stats()
     rows = [("content", kind, f"{count:,}") for kind, count in stats.contents.items()]
@@ -109,7 +109,7 @@ def copy(
     contents, facts = sum(held.contents.values()), sum(held.facts.values())
     amount = {"contents": contents, "facts": facts, "refs": held.refs}
     document = {"source": copied.source, "target": copied.target, **amount}
-    text = f"{counted(contents, 'content')}, {counted(facts, 'fact')}, {counted(held.refs, 'ref')}"
+    text = f"{counted(contents, 'content object')}, {counted(facts, 'fact')}, {counted(held.refs, 'ref')}"
     mark = line(("would copy " if call.dry_run else "✓ copied ", "bold green"), text)
     call.show({**document, "dry_run": call.dry_run}, mark)
 
@@ -124,7 +124,7 @@ def gc(call: Invocation) -> None:
         "dry_run": call.dry_run,
     }
     rows = [(kind, short(digest)) for digest, kind in discarded.items()]
-    text = f"{'would discard' if call.dry_run else 'discarded'} {counted(len(rows), 'content')}"
+    text = f"{'would discard' if call.dry_run else 'discarded'} {counted(len(rows), 'content object')}"
     table = [output.table("kind", "digest", rows=rows)] if rows else []
     call.show(document, *table, line(text if rows else "nothing to discard"))
 

@@ -86,7 +86,7 @@ STORY = (
     ),
     Chapter(
         "Evaluate it",
-        "A quarter of the tasks are for learning. The rest is held out, unseen until the proof.",
+        "A quarter of the tasks are for learning. The rest are held out until the proof.",
         (
             ("dataset", "split", "messages.jsonl", "--share", "0.25"),
             ("evaluate", "sorter.yaml", "messages-train.jsonl"),
@@ -95,7 +95,7 @@ STORY = (
     Chapter(
         "Evolve it",
         "The search tries other instructions, with and without worked examples. Each candidate is stored as a child of "
-        "the playbook it came from. Tasks that took no part in choosing confirm the gain; else no branch would move.",
+        "the playbook it came from. The branch moves only if tasks that played no part in the choice confirm the gain.",
         (
             (
                 *("evolve", "sorter.yaml", "messages-train.jsonl"),
@@ -114,7 +114,7 @@ STORY = (
     ),
     Chapter(
         "A shortcut",
-        "It would look best on the tasks it learned from, so that comparison is refused, in these words or in others.",
+        "It would look best on the tasks it learned from, so that comparison is refused, even if they are reworded.",
         (("compare", "sorter.yaml", "better", "--on", "messages-train.jsonl"),),
         ends=BLOCKED,
     ),

@@ -12,7 +12,7 @@ import typer
 
 from seedbed.cli import options, output, progress
 from seedbed.cli.command import Invocation, command, going_on, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, ReportFile, Seed
+from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, RealTools, ReportFile, Seed
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import verdict as views
@@ -58,7 +58,7 @@ class DecisionOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers. [exact_match] With --live, the kind of feedback to score by. [rating]",
+            help="How to score answers, or with --live, which kind of feedback. Default: exact_match, or rating.",
         ),
     ] = None
     alpha: Annotated[
@@ -66,7 +66,7 @@ class DecisionOptions:
         typer.Option(
             "--alpha",
             metavar="RATE",
-            help="The maximum probability of a false winner, above 0 and below 0.5. [0.05]",
+            help="The maximum probability of a false winner, above 0 and below 0.5. Default: 0.05.",
         ),
     ] = None
     rule: Annotated[
@@ -119,7 +119,7 @@ class DecisionOptions:
         typer.Option(
             "--discordance",
             metavar="SHARE",
-            help="With --plan or --rule sprt: the expected share of tasks whose scores differ. [0.3 with --plan]",
+            help="With --plan or --rule sprt: the expected share of tasks that differ. Default with --plan: 0.3.",
         ),
     ] = None
 
@@ -208,6 +208,7 @@ class WorkOptions:
     plan: Annotated[bool, typer.Option("--plan", help="Show what to expect without spending anything.")] = False
     max_cost: MaxCost = None
     parallel: Parallel = None
+    real_tools: RealTools = False
     changes: Changes = None
     file: ReportFile = None
 
@@ -252,7 +253,7 @@ def compare(
         _expect_none({"--plan": work.plan, "--live-runs": evidence.live_runs}, "with several candidates")
     metric = decision.metric or "exact_match"
     expect_readable(call.workspace, [metric], evidence.on)
-    with call.open() as space, _budget(call):
+    with call.open(real_tools=work.real_tools) as space, _budget(call):
         values = options.assignments(work.changes)
         new = {name: space.playbooks.get(name, values) for name in candidates or ()}
         sides = Sides(str(control), new, metric)
@@ -281,9 +282,8 @@ def compare(
 def _show_estimate(call: Invocation, space: Workspace, sides: Sides, evidence: EvidenceOptions, how: Comparing) -> None:
     """Print what all tasks would take; most comparisons stop sooner, as --plan says."""
     runs = (evidence.replay or space.datasets.size(str(evidence.on))) * how.replicates
-    expected = space.runs.estimate(sides.control, runs)
-    for candidate in sides.candidates.values():
-        expected += space.runs.estimate(candidate, runs)
+    first, *others = [space.runs.estimate(each, runs) for each in (sides.control, *sides.candidates.values())]
+    expected = sum(others, first)
     call.show(expected.document(), run_views.estimate_line(expected, "at most "))
 
 

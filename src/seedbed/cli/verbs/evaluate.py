@@ -14,7 +14,7 @@ from rich.console import Group
 
 from seedbed.cli import options, output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel
+from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel, RealTools
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import scorecard as views
@@ -28,7 +28,7 @@ from seedbed.reports.numbers import counted
 from seedbed.reports.scorecard import Report
 from seedbed.storage.store import Json
 from seedbed.workspace import Workspace
-from seedbed.workspace.execution import expect_readable
+from seedbed.workspace.execution import expect_order, expect_readable
 from seedbed.workspace.resources import Evaluating
 
 app = typer.Typer(add_completion=False)
@@ -55,12 +55,13 @@ class ScoringOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers, for example f1; repeat to use several metrics. [exact_match]",
+            help="How to score answers, for example f1; repeat to use several metrics. Default: exact_match.",
         ),
     ] = None
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How many times to run each task.")] = 1
     max_cost: MaxCost = None
     parallel: Parallel = None
+    real_tools: RealTools = False
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop any run that takes longer than this."),
@@ -162,7 +163,7 @@ def evaluate(
     if suite is None and kind.across is None:
         names, tasks = _playbooks_and_dataset(names, on, kind)
     expect_readable(call.workspace, work.metric or (), tasks)
-    with call.open() as space:
+    with call.open(real_tools=work.real_tools) as space:
         if suite:
             result = _suite(space, suite, names, work, accept=kind.accept)
         elif tasks is None:
@@ -221,6 +222,7 @@ def _playbooks_and_dataset(names: list[str], on: str | None, kind: KindOptions) 
     """The dataset is the last of the arguments, unless --on names it. Raises BadParameter."""
     if on is None and len(names) > 1:
         *names, on = names
+        expect_order(names[0], on)
     if on is None or not names:
         actual = f"found only {names[0]}" if names else "found nothing"
         raise typer.BadParameter(f"{actual}; expected playbooks and a dataset", param_hint="DATASET")

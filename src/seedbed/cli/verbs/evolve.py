@@ -10,7 +10,7 @@ import typer
 
 from seedbed.cli import options
 from seedbed.cli.command import Invocation, command, going_on, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, Parallel, ReportFile, Seed
+from seedbed.cli.options import PLAYBOOK, Changes, Parallel, RealTools, ReportFile, Seed
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import search as views
@@ -18,7 +18,7 @@ from seedbed.evolution.plan import SearchOptions
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import to_document
 from seedbed.workspace import Workspace
-from seedbed.workspace.execution import expect_readable
+from seedbed.workspace.execution import expect_order, expect_readable
 
 app = typer.Typer(add_completion=False)
 
@@ -32,7 +32,7 @@ class HowToSearch:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers. Several metrics form a front; the first one decides. [exact_match]",
+            help="How to score answers. Several metrics form a front; the first one decides. Default: exact_match.",
         ),
     ] = None
     changes: Changes = None
@@ -85,6 +85,7 @@ class HowToSearch:
     ] = False
     seed: Seed = 0
     parallel: Parallel = None
+    real_tools: RealTools = False
 
     def options(self, space: Workspace) -> SearchOptions:
         return SearchOptions(
@@ -137,14 +138,15 @@ def evolve(
     end. The optimizer can read a third of the rest, and candidates are selected on the others. After an interruption,
     run the same command again or use --resume: the search continues where it stopped and pays for nothing twice.
 
-    A gain is confirmed if the best candidate was chosen on at least 20 tasks, and does better on at least 10 others by
-    more than chance. Exits with code 2, and leaves --branch where it is, if it is not.
+    A gain is confirmed if the best candidate was chosen on at least 20 tasks and does better on at least 10 others, by
+    more than chance explains. Otherwise, the command exits with code 2 and does not move --branch.
     """
     if result.resume is None and (playbook is None or dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or --resume SEARCH", param_hint="PLAYBOOK")
+    expect_order(playbook, dataset)
     options.expect_report(result.report)
     expect_readable(call.workspace, search.metric or ())
-    with call.open() as space:
+    with call.open(real_tools=search.real_tools) as space:
         chosen = search.options(space) if result.resume is None else space.searches.get(result.resume).options
         start: Playbook | str = chosen.playbook
         if result.resume is None:

@@ -10,7 +10,7 @@ import typer
 
 from seedbed.cli import options, output
 from seedbed.cli.command import Invocation, command, going_on, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, MaxCost
+from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Strict
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import live
 from seedbed.cli.views import run as views
@@ -38,6 +38,7 @@ class RunOptions:
     stream: Annotated[
         bool, typer.Option("--stream", help="Show the answer as it arrives, or turn by turn if there is no terminal.")
     ] = False
+    strict: Strict = False
     changes: Changes = None
 
 
@@ -72,6 +73,7 @@ def run(
             work = space.runs.resume(str(how.resume), max_cost_usd=how.max_cost, on_event=watch)
         else:
             chosen: Any = space.playbooks.get(playbook, values) if values else playbook
+            call.say_warnings(space.resources.warnings(playbook, values, task), how.strict)
             if call.dry_run:
                 estimate = space.runs.estimate(chosen)
                 call.show(estimate.document(), views.estimate_line(estimate))

@@ -14,30 +14,36 @@ from seedbed.cli.views.playbook import failed_mark, scores_text
 from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Fact, Json, Ref, Target, short
 
+INDENT = 4
+"""Characters before each generation of a tree."""
+
 
 def view(node: Json) -> Tree:
-    result = Tree(_label(node), guide_style="dim")
-    _grow(result, node)
+    result = Tree(_label(node, 0), guide_style="dim")
+    _grow(result, node, 1)
     return result
 
 
-def _grow(tree: Tree, node: Json) -> None:
+def _grow(tree: Tree, node: Json, depth: int) -> None:
     for child in node["children"]:
-        _grow(tree.add(_label(child)), child)
+        _grow(tree.add(_label(child, depth)), child, depth + 1)
     if node["hidden"]:
         tree.add(line((f"… and {node['hidden']} more", "dim")))
 
 
-def _label(node: Json) -> Text:
+def _label(node: Json, depth: int) -> Text:
+    """A playbook on one line: its name, then what is left room for of its scores and of how it was made."""
     names = [(f" {name}", "bold green" if name.startswith("channels/") else "cyan") for name in node["names"]]
     parts = ((node["scores"], ""), (node["held_out"], " held out"))
-    score = "; ".join(scores_text(scores) + where for scores, where in parts if scores)
+    scores = [scores_text(scores) + where for scores, where in parts if scores]
     also = f", and from {', '.join(map(short, node['also_from']))}" if node["also_from"] else ""
-    text = f"  {node['how']}: {clipped(node['because'], 40)}{also}"
-    mark = failed_mark(node), "red"
-    return line(
-        (short(node["playbook"]), "yellow"), mark, *names, (f"  {score}" if score else "", "bold"), (text, "dim")
-    )
+    text = line((short(node["playbook"]), "yellow"), (failed_mark(node), "red"), *names)
+    for mark, score in zip(("  ", "; "), scores, strict=False):
+        if text.cell_len + len(mark + score) <= output.console().width - INDENT * depth:
+            text.append(mark + score, "bold")
+    text.append(f"  {node['how']}: {clipped(node['because'], 40)}{also}", "dim")
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
 
 
 # Moves

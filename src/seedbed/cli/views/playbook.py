@@ -24,6 +24,17 @@ def scores_text(scores: Json) -> str:
     )
 
 
+def _first_score(scores: Json) -> str:
+    """The score by the first metric, and how many other metrics there are."""
+    more = f", +{len(scores) - 1}" if len(scores) > 1 else ""
+    return scores_text(dict(list(scores.items())[:1])).removesuffix("s").removesuffix(" task") + more
+
+
+def _short_names(names: Iterable[str]) -> str:
+    """Branches and channels by the names that people type."""
+    return ", ".join(name.removeprefix("branches/").removeprefix("channels/") for name in names)
+
+
 def failed_mark(playbook: Json) -> str:
     """What marks a candidate that failed its comparison."""
     return " failed" if playbook["failed"] else ""
@@ -31,8 +42,8 @@ def failed_mark(playbook: Json) -> str:
 
 COLUMNS = (
     Column("playbook", lambda each: line((short(each["playbook"]), "yellow"), (failed_mark(each), "red"))),
-    Column("names", lambda each: ", ".join(each["names"]), flexible=True),
-    Column("score", lambda each: scores_text(each["scores"]), 1, flexible=True),
+    Column("names", lambda each: _short_names(each["names"]), flexible=True),
+    Column("score", lambda each: _first_score(each["scores"]), drop=1),
     Column("how", lambda each: f"{each['how']}: {clipped(each['because'], 50)}", 2, flexible=True),
     Column("by", lambda each: each["by"], drop=4),
     Column("at", lambda each: when(each["at"]), drop=3),
@@ -71,12 +82,12 @@ def value_text(value: object) -> str:
 
 
 def changes_text(changes: Iterable[Change]) -> str:
-    """Changes in one line: texts in quotes, everything else by its path."""
+    """Changes in one line: texts in quotes and last, everything else by its path."""
     return " + ".join(
         f"“{clipped(change.after, 90)}”"
         if change.is_text
         else value_text(change.after)
         if change.path.startswith("demos.")
         else f"{change.path}: {value_text(change.after)}"
-        for change in changes
+        for change in sorted(changes, key=lambda change: change.is_text)
     )

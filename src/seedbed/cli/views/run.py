@@ -9,9 +9,9 @@ from rich.padding import Padding
 from rich.rule import Rule
 
 from seedbed.cli.output import line, money
+from seedbed.evaluation.estimate import RunEstimate
 from seedbed.reports.numbers import counted
 from seedbed.runs.run import Run
-from seedbed.stage.estimate import RunEstimate
 from seedbed.storage.store import Fact, Json, short
 
 MADE_OF = ("turns", "failures", "decisions", "calls", "children")
@@ -77,7 +77,7 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         return [rule, *prompts, Padding(line(("→ ", "bold green"), body["text"]), (0, 0, 0, 2))]
     if fact.kind == "failure":
         name = body["step"] or body["role"]
-        return [line(("✗ ", "bold red"), f"{name} was not answered, {spent_money(body)}: {body['error']}")]
+        return [line(("✗ ", "bold red"), f"{name} got no answer, {spent_money(body)}: {body['error']}")]
     if fact.kind == "decision":
         answer = f"; {body['answered']}" if body.get("answered") else ""
         return [line(("decided ", "bold"), f"{body['point']}: {body['action']}, because {body['because']}{answer}")]

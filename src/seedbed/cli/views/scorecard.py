@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from operator import itemgetter
 
 from rich.console import Group, RenderableType
 
 from seedbed.cli import output
-from seedbed.cli.output import line, money
+from seedbed.cli.output import Column, line, money
 from seedbed.evaluation.front import Front
 from seedbed.evaluation.scorecard import Percentiles, Scorecard
 from seedbed.evaluation.specialisation import Specialisation
@@ -39,7 +40,7 @@ def card_view(card: Scorecard) -> RenderableType:
             why = "; ".join(f"{clipped(reason, 160)} ({count})" for reason, count in [*by.reasons.items()][:3])
             pairs.append(("not scored", f"{len(by.unscored)}: {why}"))
     pairs.append(("warning", line((card.warning, "yellow")) if card.warning else ""))
-    known = f", {card.reused} known before" if card.reused else ""
+    known = f", {card.reused} reused" if card.reused else ""
     pairs.append(("tasks", f"{card.interval.n} scored{known}, {money(card.cost_usd, card.unpriced)}"))
     pairs.append(("latency", _latency(card.latency_seconds)))
     return Group(output.facts(pairs), *_strata(card), *_wrong(card), *_worst(card))
@@ -88,6 +89,14 @@ def _wrong(card: Scorecard) -> list[RenderableType]:
     return [output.table("wrong", "answered", "times#", rows=rows), *more]
 
 
+WORST = (
+    Column("worst", itemgetter(0)),
+    Column("score", itemgetter(1), number=True),
+    Column("answered", itemgetter(2), flexible=True),
+    Column("look at it", itemgetter(3)),
+)
+
+
 def _worst(card: Scorecard) -> list[RenderableType]:
     items = card.worst()
     if not items:
@@ -96,7 +105,7 @@ def _worst(card: Scorecard) -> list[RenderableType]:
         (clipped(item.task, 30), f"{item.value:.3f}", f"“{clipped(item.cell.answer, 50)}”", _run(item.cell.run))
         for item in items
     ]
-    return [output.table("worst", "score#", "answered", "look at it", rows=rows)]
+    return [output.listing(WORST, rows)]
 
 
 def _run(run: str) -> RenderableType:
@@ -124,13 +133,15 @@ def spent_line(cards: Collection[Scorecard]) -> RenderableType:
     """What several scorecards cost this time, and how many cells were paid before."""
     paid, known = sum(card.cost_usd for card in cards), sum(card.reused for card in cards)
     unpriced = sum(card.unpriced for card in cards)
-    return line((f"paid now: {money(paid, unpriced)}; {counted(known, 'cell')} known before", "dim"))
+    return line((f"paid now: {money(paid, unpriced)}; {counted(known, 'cell')} reused", "dim"))
 
 
 def front_view(front: Front) -> RenderableType:
     """A line for each playbook; arrows point to where a measure is better."""
     count = f"{len(front.names)} of {counted(len(front.standings), 'playbook')} on the front"
-    table = output.table(*fronts.heads(front), rows=fronts.rows(front))
+    first, stands, *measures, beaten, unscored = fronts.heads(front)
+    heads = (first, stands, *(f"{measure}#" for measure in measures), beaten, f"{unscored}#")
+    table = output.table(*heads, rows=fronts.rows(front))
     return Group("", line((count, "bold")), table, line((fronts.MEANING, "dim")))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from seedbed.cli import output
-from seedbed.cli.output import line, money
+from seedbed.cli.output import Column, line, money
 from seedbed.cli.views.playbook import change_view, changes_text
 from seedbed.evolution.evolve import SearchProgress
 from seedbed.evolution.plan import Plan
@@ -127,7 +128,9 @@ def view(summary: SearchView) -> RenderableType:
 
     parts: list[RenderableType] = [_candidates(summary)]
     if summary.front:
-        parts += ["", output.table(*report.front_heads(summary), rows=report.front_rows(summary, BEST), title="front")]
+        first, stands, *measures = report.front_heads(summary)
+        heads = (first, stands, *(f"{measure}#" for measure in measures))
+        parts += ["", output.table(*heads, rows=report.front_rows(summary, BEST), title="front")]
     if len(summary.arms) > 1:
         heads = ("arm", *(f"{head}#" for head in report.ARMS[1:]))
         parts += ["", output.table(*heads, rows=report.arm_rows(summary), title="what each arm earned")]
@@ -150,7 +153,14 @@ def _candidates(summary: SearchView) -> RenderableType:
         rows.append(tuple(line((cell, style)) for cell in cells))
     left = len(pool) - len(members)
     more = [line((f"… and {left:,} more", "dim"))] if left else []
-    return Group(output.table("", "playbook", summary.metric, "tasks#", "what is different", rows=rows), *more)
+    columns = (
+        Column("", itemgetter(0)),
+        Column("playbook", itemgetter(1)),
+        Column(summary.metric, itemgetter(2)),
+        Column("tasks", itemgetter(3), 1, number=True),
+        Column("what is different", itemgetter(4), flexible=True),
+    )
+    return Group(output.listing(columns, rows), *more)
 
 
 def ending(summary: SearchView) -> list[str]:
@@ -160,7 +170,9 @@ def ending(summary: SearchView) -> list[str]:
         bias = "" if summary.optimism is None else f" (about {number(summary.optimism)} of it is selection bias)"
         lines.append(f"Score in the search: {number(summary.standing(summary.best).mean)}{bias}")
     if evolution.confirmed and evolution.confirmed.over_best_of_n:
-        lines.append(f"Over the best of N without learning: {gain_text(evolution.confirmed.over_best_of_n)}")
+        lines.append(
+            f"Gain over the best of N candidates made without learning: {gain_text(evolution.confirmed.over_best_of_n)}"
+        )
     if summary.skipped:
         lines.append(summary.skipped.sentence)
     cost = money(evolution.spent["usd"], evolution.spent.get("unpriced", 0))

@@ -77,7 +77,7 @@ def slices_view(slices: Slices) -> RenderableType:
     worse, many = slices.worse, counted(len(slices.tags), "tag")
     answer = f"worse on {len(worse)} of {many}" if worse else f"worse on none of {many}"
     if slices.open:
-        answer = f"{len(slices.open)} of {many} not decided: compare again with a higher limit"
+        answer = f"{len(slices.open)} of {many} undecided: compare again with a larger budget"
     style = "bold red" if worse else "bold yellow" if slices.open else "bold green"
     run = f", after {slices.tasks:,} tasks in all and {money(slices.cost_usd)} more"
     return Group(line((answer, style), run), output.listing(columns, slices.tags))
@@ -98,7 +98,7 @@ def _at_least(verdict: Verdict) -> str:
     if verdict.at_least is None:
         return ""
     both = verdict.low is not None and verdict.high is not None and verdict.low <= 0 <= verdict.high
-    note = "; the interval holds 0 because it guards both ends" if both else ""
+    note = "; the interval includes 0 because it covers both sides" if both else ""
     return f"{verdict.at_least:+.3f} better (error rate {verdict.alpha:g}{note})"
 
 
@@ -114,7 +114,7 @@ def difference_text(mean: float | None, low: float | None, high: float | None) -
     if mean is None:
         return ""
     known = low is not None and high is not None
-    return f"{mean:+.3f} " + (f"[{low:+.3f}, {high:+.3f}]" if known else "(no spread to tell an interval from)")
+    return f"{mean:+.3f} " + (f"[{low:+.3f}, {high:+.3f}]" if known else "(no interval: all are equal)")
 
 
 def _outcomes(verdict: Verdict) -> str:
@@ -140,8 +140,11 @@ def forecast_view(forecast: Forecast) -> RenderableType:
             ("rule", f"{forecast.rule}: {forecast.guarantee}"),
             ("error rate", f"{forecast.alpha:g}"),
             ("power", f"{expected.power:.3f} to find a gain of {forecast.effect:g}"),
-            ("tasks", f"{forecast.units}; a test without looks would need {forecast.fixed} for nine times in ten"),
-            ("least gain", f"{forecast.detectable:.3f} is found nine times in ten with all of them"),
+            (
+                "tasks",
+                f"{forecast.units}; with one look at the end, a power of 90% takes {forecast.fixed}",
+            ),
+            ("least gain", f"{forecast.detectable:.3f} is the smallest that all tasks find nine times in ten"),
             ("assumed", f"scores differ on {forecast.discordance:.0%} of the tasks (--discordance)"),
             ("then", _then(forecast)),
         ]
@@ -173,12 +176,12 @@ def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableTyp
         gain = difference_text(verdict.difference, verdict.low, verdict.high)
         rows.append((names[verdict.candidate], mark, gain, f"{ranked.adjusted:.2g}", f"{verdict.tasks}"))
     promise = {
-        "holm": "the chance that any of them is called better and is not",
+        "holm": "the chance that any of them is wrongly called better",
         "e-bh": "the expected share of those called better that are not",
     }[ranking.control]
     mode = _mode(ranking.candidates[0].verdict)
     return Group(
-        output.table("candidate", "finding", "difference", "adjusted p#", "tasks#", rows=rows),
+        output.table("candidate", "finding", "difference#", "adjusted p#", "tasks#", rows=rows),
         *([line((mode, "dim"))] if mode else []),
         line((f"{promise} is at most {ranking.alpha:g} ({ranking.control})", "dim")),
     )
@@ -203,13 +206,13 @@ def _replays(replays: ReplayedRuns) -> list[RenderableType]:
     rate, missed = fidelity.agreement.rate, tasks.missed
     pairs: list[tuple[str, RenderableType]] = [
         ("mode", fidelity.mode),
-        ("A's own", f"{rate.mean:.0%} [{rate.low:.0%}, {rate.high:.0%}] of its replays came out as the runs had"),
+        ("A's own", f"{rate.mean:.0%} [{rate.low:.0%}, {rate.high:.0%}] of its replays matched the runs"),
         ("B's steps", ", ".join(f"{count} {label}" for label, count in tasks.steps.items()) or "none"),
         ("missed", f"{counted(len(missed), 'run')} that the recordings cannot answer" if missed else ""),
     ]
     notes = [line((next(iter(missed.values())), "dim"))] if missed else []
     if tasks.steps.get("substituted"):
-        notes.append(line(("What is substituted was found by A's tools: for B's own use --mode fork:1", "yellow")))
+        notes.append(line(("Substituted results come from A's tools; for B's own, use --mode fork:1", "yellow")))
     return [output.facts(pairs), *notes]
 
 
@@ -235,7 +238,7 @@ def estimate_view(estimate: Estimate, replays: ReplayedRuns, names: NamePair) ->
     worth = "" if math.isnan(estimate.worth) else f", worth {estimate.worth:.1f} times as many live runs"
     counts = f"with weight {estimate.weight:.2f}{worth}"
     if not estimate.weight:
-        counts = "do not count: for that it takes at least 20 live runs, and more replays that say something of them"
+        counts = "ignored: it takes at least 20 live runs, and replays that predict them, to count"
     rows = [
         (name, f"{tasks:,}", *_ends(interval))
         for name, tasks, interval in (

@@ -12,6 +12,7 @@ from math import floor
 from pathlib import Path
 from typing import Any, Literal
 
+from seedbed import documents
 from seedbed.errors import DatasetError, Problem, shown
 from seedbed.evaluation.datasets import loading
 from seedbed.storage.store import Digest, Json, canonical, digest
@@ -69,6 +70,7 @@ class Dataset:
     """`keep` for tasks about letter case: those that differ only in it count as different ones."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tasks", _tasks(self.tasks))
         double = [name for name, times in Counter(task.id for task in self.tasks).items() if times > 1]
         problems = [Problem(f"task {shown(name)}", "the same id twice", "a unique id") for name in double]
         splits = {}
@@ -95,7 +97,7 @@ class Dataset:
         most common of them. `once` leaves out repeated tasks. Raises DatasetError with every bad row.
         """
         chosen = replace(columns, expected=expected) if expected else columns
-        return cls.made(loading.read(Path(path), chosen, once=once))
+        return cls.made(loading.read(documents.file_path(path, "a dataset", DatasetError), chosen, once=once))
 
     @classmethod
     def made(cls, loaded: loading.LoadedTasks) -> Dataset:
@@ -255,6 +257,20 @@ class Dataset:
 
     def __iter__(self) -> Iterator[Task]:
         return iter(self.tasks)
+
+
+def _tasks(tasks: Iterable[Task]) -> tuple[Task, ...]:
+    """The tasks as they were given. Raises DatasetError for anything else."""
+    listed = tuple(tasks) if isinstance(tasks, Iterable) and not isinstance(tasks, str) else (tasks,)
+    remedy = "Write Task(id, inputs, expected), or read a file: Dataset.load(path)."
+    problems = [
+        Problem(f"tasks[{number}]", shown(each), "a Task with an id in words and its inputs by name", remedy)
+        for number, each in enumerate(listed)
+        if not (isinstance(each, Task) and isinstance(each.id, str) and isinstance(each.inputs, Mapping))
+    ]
+    if problems:
+        raise DatasetError(problems[:3])
+    return listed
 
 
 def _task(body: Json) -> Task:

@@ -19,6 +19,7 @@ from seedbed.storage.store import Digest, digest
 Hashes = npt.NDArray[np.uint64]
 
 _LOOK_ALIKES = str.maketrans("аеорсухіјѕԁһвкмнт", "aeopcyxijsdhbkmht")
+_CONTROLS = {code: None for code in (*range(32), 127) if chr(code) not in "\t\n"}
 _ENDS = " \t\n\"'“”‘’«»`.,;:!?"
 
 
@@ -40,6 +41,9 @@ def unit_of(task: Task) -> str:
 
 def normal_text(text: str, case: Case = "fold") -> str:
     """A text without what makes no difference to what it asks."""
+    if text.isascii():  # the same, ten times as fast: there may be very many runs to look through
+        whole = text.translate(_CONTROLS)
+        return " ".join((whole if case == "keep" else whole.casefold()).split()).strip(_ENDS)
     plain = unicodedata.normalize("NFKC", text)
     visible = (each for each in plain if each in "\t\n" or unicodedata.category(each) not in ("Cf", "Cc"))
     whole = "".join(visible)

@@ -1,9 +1,9 @@
-"""Pairwise: a judge that says which of two answers is better, asked twice, in both orders."""
+"""Pairwise: a judge that says which of two answers is better, asked twice, in both orders, the first drawn by lot."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from seedbed.evaluation.datasets.dataset import Task
@@ -11,6 +11,7 @@ from seedbed.evaluation.judges.judge import Judge, JudgedText, JudgeQuestion
 from seedbed.runs.run import Run
 from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.stats.estimates import Interval, exact_rate, mcnemar
+from seedbed.storage.store import digest
 
 Preferred = Literal["first", "second", "tie"]
 
@@ -20,19 +21,22 @@ class Preference:
     """1 if `b` is better, -1 if `a` is, 0 for a tie; None if that is not known, and `reason` says why.
 
     `preferred` is the judge's choice with `a` first, and with `b` first. It is empty if the judge was not asked.
+    `began` is the answer that was shown first when it was asked for the first time.
     """
 
     value: Literal[-1, 0, 1] | None
     reason: str = ""
     preferred: tuple[Preferred, ...] = ()
     cost_usd: float = 0.0
+    began: Literal["a", "b", ""] = ""
 
 
 @dataclass(frozen=True)
 class Pairwise(Judge):
     """Which of two answers to a task is better. If the judge prefers another when they are swapped, it is a tie.
 
-    The same two answers the other way round give exactly the opposite.
+    The same two answers the other way round give exactly the opposite: which of them comes first in the first of both
+    orders is drawn from the task and the answers, whoever wrote them.
     """
 
     criterion: str = "Which of the two answers does what the task asks for better? tie if neither does."
@@ -52,16 +56,20 @@ class Pairwise(Judge):
         one, other = text_of(a.output), text_of(b.output)
         if one == other:
             return Preference(0, "the answers are the same")
-        there = await self._prefer(one, other, task)
+        lot = int(digest("side", [dict(task.inputs), *sorted((one, other))])[3:11], 16) % 2
+        began: Literal["a", "b"] = "a" if (one < other) == (lot == 0) else "b"
+        first, second = (one, other) if began == "a" else (other, one)
+        there = await self._prefer(first, second, task)
         if there.value is None:
-            return there
-        back = await self._prefer(other, one, task)
+            return replace(there, began=began)
+        back = await self._prefer(second, first, task)
         cost = there.cost_usd + back.cost_usd
         if back.value is None:
-            return Preference(None, back.reason, cost_usd=cost)
-        reason = f"a first: {there.reason}\nb first: {back.reason}"
-        agreed = there.value == -back.value
-        return Preference(there.value if agreed else 0, reason, (*there.preferred, *back.preferred), cost)
+            return Preference(None, back.reason, cost_usd=cost, began=began)
+        a_first, b_first = (there, back) if began == "a" else (back, there)
+        reason = f"a first: {a_first.reason}\nb first: {b_first.reason}"
+        agreed = a_first.value if a_first.value == -(b_first.value or 0) else 0
+        return Preference(agreed, reason, (*a_first.preferred, *b_first.preferred), cost, began)
 
     async def _prefer(self, first: str, second: str, task: Task) -> Preference:
         """Ask in this order: 1 if the second is preferred."""

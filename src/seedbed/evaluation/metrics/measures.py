@@ -12,7 +12,7 @@ from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import Metric, Score, metric, needs_expected, text
 from seedbed.evaluation.metrics.registry import parse_metric
-from seedbed.playbooks.rules import matches
+from seedbed.playbooks.rules import folded, matches
 from seedbed.runs.run import Run
 from seedbed.storage.store import Json
 
@@ -81,7 +81,7 @@ def length_within(
     return Score(1.0)
 
 
-_REFUSED = re.compile(r"\b(\S+): (?:never|confirm|prefer_confirm): \S")
+_REFUSED = re.compile(r"\b(\S+): (?:never|confirm|prefer_confirm|otherwise): \S")
 
 
 def _patterns(never: object = ()) -> None:
@@ -102,7 +102,7 @@ def rule_violations(run: Run, task: Task, *, never: Any = ()) -> Score:
     named = [match[1] for error in errors if (match := _REFUSED.search(error))]
     tried += [action for action in named if action not in tried]
     actions = [call.tool for call in run.calls] + [each.action for each in run.decisions]
-    tried += [action for action in actions if any(matches(pattern, action) for pattern in never)]
+    tried += [action for action in actions if any(matches(folded(pattern), folded(action)) for pattern in never)]
     return Score(float(len(tried)), ", ".join(tried)[:500])
 
 

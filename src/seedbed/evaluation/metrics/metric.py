@@ -16,7 +16,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias, overload
 
-from seedbed.errors import DatasetError, Problem, SeedbedError, SettingsError, StoreError, shown
+from seedbed.errors import DatasetError, Problem, SeedbedError, SettingsError, StoreError, expect_function, shown
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.runs.run import Run
 from seedbed.stage.dialogue.dialogue import text_of
@@ -264,9 +264,24 @@ def metric(
     """
 
     def decorate(its: ScoreFunction) -> FunctionMetric:
+        expect_function(its, "metric")
+        _expect_run_and_task(its)
         return FunctionMetric(its, name or its.__name__, version, better, needs, check, binary=binary)
 
-    return decorate(function) if function else decorate
+    return decorate if function is None else decorate(function)
+
+
+def _expect_run_and_task(function: ScoreFunction) -> None:
+    """Raise SettingsError for a function that no run could be scored by: it would fail once all runs were paid."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        options = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
+        inspect.signature(function).bind(None, None, **options)
+    except TypeError as wrong:
+        remedy = "Write its options after a *: def mine(run, task, *, limit=80)."
+        raise SettingsError([Problem(function.__name__, str(wrong), "a function of (run, task)", remedy)]) from None
+    except ValueError:  # a built-in function that does not say what it takes
+        return
 
 
 def _alike(value: object, default: object) -> bool:

@@ -54,7 +54,7 @@ class Assembly:
                 chance = self._search.chance("assembly", self._turn, number, attempt)
                 made = self._assemble(base, effects.draw(chance), tried)
                 if made is not None and made.digest not in pool and made.digest not in offers:
-                    offers[made.digest] = Offer(made, (base.digest,), "parts of others put together")
+                    offers[made.digest] = Offer(made, (base.digest,), "assembled from parts of others")
                     break
         return list(offers.values())
 

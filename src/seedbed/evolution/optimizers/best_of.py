@@ -46,7 +46,7 @@ class BestOf:
     async def ask(self) -> Sequence[Offer]:
         left = [each for each in self._waiting if each.digest not in self._search.pool]
         self._waiting = []
-        chosen = [(each, "one of a set") for each in left]
+        chosen = [(each, "listed candidate") for each in left]
         while self.operators and not left and len(chosen) < self.brood:
             made = await self._vary({each.digest for each, _ in chosen})
             if made is None:

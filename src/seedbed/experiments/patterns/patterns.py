@@ -132,7 +132,7 @@ class Patterns:
             what = f"the chance that any of the findings is there by luck alone is at most {self.alpha:.2g}"
         else:
             what = f"on average at most a share {self.alpha:.2g} of the findings is there by luck alone"
-        return f"If you look once, {what} ({self.correction}, {len(self.tested)} tested in the half that chose none)."
+        return f"If you look once, {what} ({self.correction}, {len(self.tested)} tested on the other half)."
 
     def document(self) -> Json:
         names = ("metric", "runs", "failed", "tasks", "units", "conditions", "alpha", "correction", "because")

@@ -40,8 +40,8 @@ NUMBERS = {
 """The numbers of a run, and how they are described."""
 
 WORDS = {
-    "tag": "at tasks tagged {}",
-    "expected": "at tasks whose answer should be {}",
+    "tag": "on tasks tagged {}",
+    "expected": "on tasks whose answer should be {}",
     "answer": "that answer {}",
     "model": "in which the model {} speaks",
     "playbook": "of the playbook {}",

@@ -24,9 +24,13 @@ FIRST = 15 / 16
 
 @dataclass(frozen=True, slots=True)
 class AttemptTerms:
-    """How the error rate is divided: the first attempt gets the share `first`, all others together the rest."""
+    """How the error rate is divided: the first attempt gets the share `first`, all others together the rest.
+
+    `most` is the highest error rate that may release anything: a comparison at another is no attempt.
+    """
 
     first: float = FIRST
+    most: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.first <= 1:
@@ -109,10 +113,15 @@ def take_attempt(
     """The next attempt to replace a playbook, taken for an experiment, or for those of several candidates together.
 
     `planned` returns them for the level and the number of the attempt. An attempt is taken by a fact with a unique
-    key: a process that finds it taken takes the next. It stays taken even if the experiments never end.
+    key: a process that finds it taken for something else takes the next. It stays taken even if the experiments never
+    end.
     """
     while True:
         known = attempts(store, incumbent)
+        for fact in (each for each in known if each.body["rate"] == rate):
+            begun = planned(fact.body["level"], fact.body["number"])
+            if [plan.digest for plan in begun] == experiments_of(fact):
+                return fact
         number, share = len(known) + 1, _share(store, known, terms)
         plans = planned(rate * share, number)
         body: Json = {

@@ -27,7 +27,7 @@ from seedbed.experiments.verdict import NOT_STORED, Verdict
 from seedbed.playbooks.library import Library
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage import upkeep
-from seedbed.storage.store import Digest, Json, Query, Store, Upkeep, UpkeptStore, short
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, Upkeep, UpkeptStore, short
 
 EXEMPT = ("judges", "aborted", "because", "evidence", "replay", "why", "hacking")
 """Fields of a verdict that do not follow from the scores: they are taken as stored, or checked separately."""
@@ -206,6 +206,10 @@ def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certi
         remedy = "Some exposure or feedback has changed since it was read."
         problems.append(Problem("evidence", short(read.evidence), short(verdict.evidence), remedy))
     begun = _number(store, "comparison", verdict.experiment)
+    if plan.mode == "confirmatory":
+        problems += _unregistered(store, plan)
+        if not begun < read.first_outcome:
+            problems.append(Problem("mode", "outcomes that were known before", "a registration before the first"))
     flags = {
         "registered_first": _begun_before(store, verdict.experiment),
         "outcomes_came_after_that": begun < read.first_outcome,
@@ -233,20 +237,29 @@ def _unfounded(store: Store, plan: Experiment, tasks: Dataset) -> list[Problem]:
     """Why an experiment that may release its candidate should not, by what was recorded before it."""
     if plan.mode != "confirmatory":
         return []
-    paid = store.facts(Query(kind="reservation", subject=plan.channel)) if plan.channel else ()
-    reserved = next((fact for fact in paid if fact.body["experiment"] == plan.digest), None)
-    taken, library = reserved or attempt_of(store, plan.control, plan.digest), Library(store, "")
+    taken, problems = _taken(store, plan), _unregistered(store, plan)
     if taken is None:
-        expected = f"attempt {plan.attempt} to replace {short(plan.control)}"
-        return [Problem("attempt", "an experiment that was not registered as one", expected)]
-    control, candidate = library.get(plan.control), library.get(plan.candidate)
-    draws = (plan.seed, plan.first_replicates)
-    known = freshness(library, control, candidate, tasks, draws=draws, before=taken.number)
-    problems = check_attempts(store, plan.control)
+        return problems
+    known = freshness(Library(store, ""), plan, tasks, before=taken.number)
     if known.seen or known.exploratory:
         why = known.exploratory or f"results of the candidate were known at {len(known.seen)} of {known.tasks} tasks"
         problems.append(Problem("mode", why, "tasks whose results were not known"))
     return problems
+
+
+def _taken(store: Store, plan: Experiment) -> Fact | None:
+    """The place in an error budget, or the attempt, as which an experiment was registered."""
+    paid = store.facts(Query(kind="reservation", subject=plan.channel)) if plan.channel else ()
+    reserved = next((fact for fact in paid if fact.body["experiment"] == plan.digest), None)
+    return reserved or attempt_of(store, plan.control, plan.digest)
+
+
+def _unregistered(store: Store, plan: Experiment) -> list[Problem]:
+    """What is wrong with how an experiment that may release its candidate was registered."""
+    if _taken(store, plan) is None:
+        expected = f"attempt {plan.attempt} to replace {short(plan.control)}"
+        return [Problem("attempt", "an experiment that was not registered as one", expected)]
+    return check_attempts(store, plan.control)
 
 
 def _hacking(store: Store, verdict: Verdict) -> Iterator[Problem]:

@@ -16,7 +16,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
 
-from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, StoreError, shown
+from seedbed import documents
+from seedbed.errors import NotFound, Problem, SeedbedError, SettingsError, StoreDamaged, StoreError, shown
 from seedbed.experiments.proof.certificate import Certificate, certificate
 from seedbed.storage.chain import GENESIS, Chain
 from seedbed.storage.json_lines import fact_from, plain_of
@@ -131,7 +132,7 @@ def export_evidence(store: UpkeptStore, experiment: Digest, path: Path | str) ->
     manifest = {"format": FORMAT, "version": VERSION, "experiment": experiment, "head": end}
     manifest["files"] = {name: _digest(text) for name, text in texts.items()}
     target = Path(path)
-    target.write_bytes(_archive({"manifest.json": f"{canonical(manifest)}\n".encode(), **texts}))
+    documents.write_private(target, _archive({"manifest.json": f"{canonical(manifest)}\n".encode(), **texts}))
     return target
 
 
@@ -140,7 +141,7 @@ def verify_evidence(path: Path | str) -> EvidenceCheck:
 
     Raises SeedbedError for what is no evidence file.
     """
-    texts, problems = _members(Path(path))
+    texts, problems = _members(documents.file_path(path, "an evidence file", SettingsError))
     try:
         manifest = json.loads(texts["manifest.json"])
         experiment, head, files = manifest["experiment"], manifest["head"], manifest["files"]
@@ -178,7 +179,9 @@ def _members(path: Path) -> tuple[dict[str, bytes], list[Problem]]:
         with zipfile.ZipFile(BytesIO(whole)) as archive:
             texts = {name: archive.read(name) for name in archive.namelist()}
     except OSError as wrong:
-        raise NotFound(f"{path}: {wrong.strerror}; expected an evidence file") from None
+        failure = "no such file" if isinstance(wrong, FileNotFoundError) else wrong.strerror or "an unreadable file"
+        remedy = "Check the path; `seedbed evidence export` writes such a file."
+        raise NotFound(Problem(str(path), failure, "an evidence file", remedy)) from None
     except Exception as wrong:  # noqa: BLE001 - a damaged archive raises errors of many kinds
         raise SeedbedError(f"{path}: found no whole archive ({wrong}); expected an evidence file") from None
     intact = whole[-COMMENT_BYTES:].decode(errors="replace") == _digest(whole[:-COMMENT_BYTES])

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from seedbed.errors import DatasetError, NotFound, Problem
-from seedbed.evaluation.cells import run_of
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.seal import retirements, seals, without
-from seedbed.experiments.experiment import drawn
+from seedbed.experiments.experiment import Experiment, drawn
+from seedbed.experiments.proof.choices import KnownControl
 from seedbed.experiments.proof.held_out import inputs_read
 from seedbed.playbooks.genes import distance
 from seedbed.playbooks.library import Library
@@ -47,23 +46,9 @@ class Freshness:
         return self.tasks - len(self.seen)
 
 
-Draws: TypeAlias = tuple[int, tuple[int, int]]
-"""What a comparison draws by: the seed of its order, and the first replicates of both arms."""
-
-FIRST_DRAWS: Draws = (0, (0, 0))
-"""Where results of the control are known, any other order or replicate may have been chosen to suit the candidate."""
-
-
-def freshness(
-    library: Library,
-    control: Playbook,
-    candidate: Playbook,
-    tasks: Dataset,
-    *,
-    draws: Draws = FIRST_DRAWS,
-    before: float = math.inf,
-) -> Freshness:
+def freshness(library: Library, plan: Experiment, tasks: Dataset, *, before: float = math.inf) -> Freshness:
     """What was known of the tasks of a comparison before that fact was written; by default, before now."""
+    control, candidate = library.get(plan.control), library.get(plan.candidate)
     store, read = library.store, inputs_read(control, candidate)
     keys = {task.id: task_key(task.inputs, read) for task in tasks}
     apart = ALIKE * distance(control, candidate)
@@ -83,8 +68,10 @@ def freshness(
     seen = tuple(name for name, key in keys.items() if key in tried)
     known = tuple(name for name, key in keys.items() if key in first)
     why = _exploratory(len(tasks), len(seen), bool(known))
-    if known and not why and draws != FIRST_DRAWS:
-        why = "results of the control were known when the order of the tasks or the replicates were chosen"
+    if known and not why:
+        runs = KnownControl(store, ours, {*keys.values()}, read, before)
+        if late := runs.chosen_late(plan):
+            why = f"results of the control were known when {late} was chosen"
     if known and not why and not NamedSets(store, read, first, before).include(tasks):
         why = "results of the control were known before this set of tasks was named, or others could have been taken"
     return Freshness(len(tasks), seen, known, why)
@@ -104,20 +91,17 @@ def first_results(
     read: Collection[str] | None = None,
     before: float = math.inf,
 ) -> dict[Digest, float]:
-    """The tasks, by their keys, at which any of the playbooks was scored, and the number of the first such score.
+    """The tasks, by their keys, on which any of the playbooks was run, scored or not, and the number of the first such
+    run: whoever ran it has seen the answer.
 
     By default all playbooks. `read` names the inputs that count, as in `task_key`.
     """
     known: dict[Digest, float] = {}
     for playbook in [None] if playbooks is None else playbooks:
-        scored: dict[str, float] = {}
-        for cell in store.facts(Query(kind="cell", subject=playbook)):
-            if cell.number < before:
-                scored.setdefault(run_of(cell.key), cell.number)
-        for start in store.facts(Query(kind="start", subject=playbook)) if scored else ():
-            if start.key in scored:
+        for start in store.facts(Query(kind="start", subject=playbook)):
+            if start.number < before:
                 key = task_key(start.body["inputs"], read)
-                known[key] = min(known.get(key, math.inf), scored[start.key])
+                known[key] = min(known.get(key, math.inf), start.number)
     return known
 
 

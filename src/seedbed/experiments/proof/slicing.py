@@ -6,7 +6,7 @@ of each tag are run, in the registered order, until it is known of the tag or it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict
 from itertools import islice
@@ -20,7 +20,7 @@ from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.arms import is_unpaid, recorded_arms, run_arms
 from seedbed.experiments.evidence import evidence_of
 from seedbed.experiments.experiment import Experiment, expect_score
-from seedbed.experiments.slices import Slice, Slices, SliceTerms
+from seedbed.experiments.slices import Slice, SliceProgress, Slices, SliceTerms
 from seedbed.experiments.stopping import SequentialTest, gain, unit_scores
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
@@ -86,6 +86,22 @@ class _Reading:
             scores = unit_scores(self.plan, [control[each] for each in own], [candidate[each] for each in own])
             self.tests[tag].update(gain(self.plan, *scores))
 
+    def progress(self) -> SliceProgress:
+        verdict = self.verdict
+        return SliceProgress(
+            verdict="superior",
+            n=verdict.tasks,
+            wins=verdict.wins,
+            ties=verdict.ties,
+            losses=verdict.losses,
+            spent=verdict.spent or 0.0,
+            boundary=None,
+            p=verdict.p,
+            tasks=verdict.tasks + self._after,
+            tags=len(self.tests),
+            open=self.open,
+        )
+
     def slices(self, store: Store) -> Slices:
         """What is known by now. A tag is worse only if it is among all tags with their one rate of false alarms."""
         tests, sign = self.tests, 1.0 if self.plan.better == "higher" else -1.0
@@ -131,6 +147,7 @@ async def decide_slices(
     metric: Metric,
     context: EvaluationContext,
     terms: SliceTerms,
+    watch: Callable[[SliceProgress], None] | None = None,
 ) -> Slices | None:
     """Run tasks until it is known of each tag whether the candidate is worse on it; None if no tag has enough tasks.
 
@@ -157,6 +174,8 @@ async def decide_slices(
                     if is_unpaid(cells, context):
                         return reading.slices(store)
                     reading.read(place, *cells)
+                    if watch:
+                        watch(reading.progress())
     fact = Fact(
         kind="slices",
         key=terms.key(verdict.experiment),

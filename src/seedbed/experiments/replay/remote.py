@@ -73,8 +73,9 @@ async def replay_chunk(chunk: ReplayChunk) -> ChunkResult[list[RunError | None]]
             return wrong if type(wrong) is Missed else RunError(str(wrong))
         return None
 
-    async with context.present(), aclosing(in_order(chunk.items, replay, at_once=chunk.at_once)) as coming:
-        errors = [each async for each in coming]
+    with chunk.bounded():
+        async with context.present(), aclosing(in_order(chunk.items, replay, at_once=chunk.at_once)) as coming:
+            errors = [each async for each in coming]
     return chunk_result(errors, context.ledger, began)
 
 

@@ -24,6 +24,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import MISSED, Missed, ReplayMode
 from seedbed.runs.history import recall, start_of
 from seedbed.runs.run import Run
+from seedbed.settings import ToolSource
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.program import program_of
 from seedbed.stage.runner import Runner
@@ -215,12 +216,18 @@ def is_replayed(models: Json) -> bool:
 def about(runner: Runner, playbook: Playbook) -> Json:
     """The models, tools and code behind a playbook."""
     tools = {name: _tool(each) for name, each in sorted(toolbox(runner.tools).items())}
-    sources = [source.model_dump(mode="json") for source in runner.settings.tools]
+    sources = [_described(source) for source in runner.settings.tools]
     return {
         "models": runner.model_identities(playbook),
         "tools": {**tools, "workspace": digest("tools", {"sources": sources})} if sources else tools,
         "code": _code(playbook),
     }
+
+
+def _described(source: ToolSource) -> Json:
+    """A source of tools. Keys that came later are left out where nothing is said, so that older replays are found."""
+    whole = source.model_dump(mode="json")
+    return {key: value for key, value in whole.items() if value is not None or key in ("function", "mcp")}
 
 
 def _tool(each: Tool) -> Json:

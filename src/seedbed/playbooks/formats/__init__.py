@@ -8,19 +8,31 @@ if anything got lost, that is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from seedbed import documents
 from seedbed.errors import PlaybookError, Problem, StoreError, shown
-from seedbed.playbooks import checking
+from seedbed.playbooks import checking, loading, warnings
 from seedbed.playbooks.formats import imports, mode, profile, strategy
 from seedbed.playbooks.formats.imports import Import, Note, Original
+from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json, canonical
 
-__all__ = ["FORMATS", "Import", "Note", "export", "import_document", "load_foreign", "recognise"]
+__all__ = [
+    "FORMATS",
+    "Import",
+    "Note",
+    "export",
+    "import_document",
+    "is_foreign",
+    "load_file",
+    "load_foreign",
+    "recognise",
+]
 
 
 class DocumentFormat(Protocol):
@@ -35,6 +47,9 @@ class DocumentFormat(Protocol):
         self, playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]
     ) -> Json: ...
 
+
+NATIVE = frozenset({"steps", "rules", "program", "locked", "demos", "inputs"})
+"""Keys that only seedbed's own playbooks have."""
 
 FORMATS: dict[str, DocumentFormat] = {strategy.FORMAT: strategy, mode.FORMAT: mode, profile.FORMAT: profile}
 
@@ -57,16 +72,38 @@ def recognise(document: object, source: str = "") -> str:
     return best
 
 
+def is_foreign(document: object) -> bool:
+    """Whether a document was written for another tool."""
+    if not isinstance(document, dict) or NATIVE & document.keys():
+        return False
+    if "roles" in document and not profile.likeness(document):
+        return False
+    return any(known.likeness(document) for known in FORMATS.values())
+
+
+def load_file(path: Path | str, overrides: Mapping[str, object] | None = None) -> Import:
+    """A playbook file in any format, with what is probably not meant in it. Raises PlaybookError."""
+    if is_foreign(documents.read(path, PlaybookError).value):
+        foreign = load_foreign(path)
+        return replace(foreign, playbook=with_genes(foreign.playbook, overrides)) if overrides else foreign
+    playbook = Playbook.load(path, overrides)
+    loaded = loading.load(path, overrides)
+    unclear = [*warnings.unused_inputs(playbook), *warnings.disguised_rules(playbook)]
+    located = checking.locate(unclear, loaded.document, loaded.origins)
+    return Import(playbook, "playbook", warnings=(*located, *loaded.loosened))
+
+
 def load_foreign(path: Path | str) -> Import:
-    """Import a file. Problems name their lines."""
+    """Import a file. Problems and warnings name their lines."""
     read = documents.read(path, PlaybookError)
+    places = {place: f"{path}:{line}" for place, line in read.lines.items() if place}
     try:
-        return import_document(read.value, path)
+        foreign = import_document(read.value, path)
     except PlaybookError as wrong:
         if wrong.source != str(path) or not read.lines:
             raise
-        places = {place: f"{path}:{line}" for place, line in read.lines.items() if place}
         raise PlaybookError(checking.locate(wrong.problems, read.value, places), wrong.source) from None
+    return replace(foreign, warnings=tuple(checking.locate(foreign.warnings, read.value, places)))
 
 
 def import_document(document: object, source: Path | str = "") -> Import:
@@ -83,7 +120,7 @@ def import_document(document: object, source: Path | str = "") -> Import:
         raise PlaybookError([Problem("document", str(wrong), "values that JSON can hold")], source) from None
     original = mode.original(document, source) if name == mode.FORMAT else Original(document, source)
     parts = FORMATS[name].read(original)
-    return Import(parts.playbook, name, parts.refs, (*parts.facts, original.note(name)), parts.protection)
+    return replace(parts, facts=(*parts.facts, original.note(name)))
 
 
 def export(playbook: Playbook, format: str, facts: Iterable[Note] = (), refs: Iterable[str] = ()) -> Json:  # noqa: A002

@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
+from seedbed import plugins
 from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks import checking
 from seedbed.playbooks.changes import diff
@@ -35,7 +36,8 @@ class Import:
     """The parts of a foreign document.
 
     `refs` are names that should point at the playbook, `facts` its history according to the document, and `protection`
-    the settings for the channel it is released to in seedbed.yaml.
+    the settings for the channel it is released to in seedbed.yaml. `warnings` say what is probably not meant, or cannot
+    be kept.
     """
 
     playbook: Playbook
@@ -43,6 +45,7 @@ class Import:
     refs: dict[str, Digest] = field(default_factory=dict)
     facts: tuple[Note, ...] = ()
     protection: Json = field(default_factory=dict)
+    warnings: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,8 @@ class Foreign(BaseModel):
     """The known keys of a foreign document; unknown keys are allowed and stay."""
 
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
+    ignored: ClassVar[frozenset[str]] = frozenset()
+    """Keys for people and for other tools, which nobody expects to do anything here."""
 
 
 def _version(text: str) -> str:
@@ -146,6 +151,22 @@ def _at(problem: Problem, model: type[Foreign], at: str) -> Problem:
     return replace(problem, path=path, expected=expected, remedy=(top and top.description) or "")
 
 
+def unkept_tools(value: Json, at: str = "") -> Iterator[Problem]:
+    """Tools of a foreign document: a playbook has none of its own."""
+    if value.get("tools"):
+        remedy = "Name them under tools in seedbed.yaml, and what they may do under rules."
+        yield Problem(f"{at}.tools" if at else "tools", "tools", "none: a playbook has no tools", remedy)
+
+
+def unknown_keys(model: type[Foreign], value: Json, at: str = "") -> Iterator[Problem]:
+    """Keys that the format does not have. They come back in an export, and mean nothing here."""
+    known = list(model.model_fields)
+    for key in value:
+        if key not in known and key not in model.ignored and key != "tools" and not key.endswith("_model"):
+            remedy = plugins.suggestion(key, known) or "It is kept for exports and does nothing in seedbed."
+            yield Problem(f"{at}.{key}" if at else key, "an unknown key", f"one of: {', '.join(known)}", remedy)
+
+
 def refuse(problems: list[Problem], source: str) -> None:
     """Raise PlaybookError if there are problems."""
     if problems:
@@ -155,14 +176,14 @@ def refuse(problems: list[Problem], source: str) -> None:
 def refuse_loss(playbook: Playbook, again: Playbook, format_name: str) -> None:
     """Raise PlaybookError with everything in a playbook that is missing when its export is read again.
 
-    A parameter may gain bounds: formats without bounds imply them.
+    A parameter may gain bounds and rules may gain `otherwise`: formats without them imply them.
     """
     remedy = "Keep it as a seedbed playbook, which says everything, or remove this first."
     refuse(
         [
             Problem(each.path, shown(each.before), f"what a {format_name} can say", remedy)
             for each in diff(playbook, again)
-            if each.before is not None or not each.path.startswith("parameters.")
+            if each.before is not None or not each.path.startswith(("parameters.", "rules.otherwise"))
         ],
         "",
     )

@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from seedbed import documents
 from seedbed.errors import PlaybookError, Problem, shown
+from seedbed.playbooks import warnings
 from seedbed.playbooks.formats import imports, turns
 from seedbed.playbooks.formats.imports import Foreign, Import, Note, Original, RefName, part
 from seedbed.playbooks.loading import SUFFIXES
@@ -27,6 +28,7 @@ from seedbed.storage.store import Json, short
 
 FORMAT = "mode"
 STRUCTURES = ("sequential", "parallel", "mixed")
+FOR_PEOPLE = frozenset({"name", "description", "note", "notes", "author", "owner", "created_at", "version", "tags"})
 SECTIONS = ("prompts", "overrides", "additional_turns")
 """Where a document has turns; the last section wins."""
 
@@ -54,6 +56,8 @@ TurnReference = Annotated[Any, AfterValidator(_reference)]
 
 
 class ModeTurn(Foreign):
+    ignored = FOR_PEOPLE
+
     role: str | None = None
     participant: str | None = None
     model: str | None = None
@@ -67,7 +71,10 @@ class ModeTurn(Foreign):
 
 
 class ModePhase(Foreign):
+    ignored = FOR_PEOPLE
+
     type: str | None = None
+    structure: str | None = None
     turns: tuple[TurnReference, ...] | None = None
     prompts: dict[TurnName, ModeTurn] | None = None
 
@@ -80,6 +87,8 @@ TURNS = "Write turns as turn_1, turn_2 and so on, each a mapping with role, part
 
 
 class ModeDocument(Foreign):
+    ignored = FOR_PEOPLE | {"participants"}
+
     name: RefName = Field(description="Give the mode a name in quotes.")
     extends: str | None = Field(default=None, description="Name one file that lies beside this one.")
     structure: Annotated[str, AfterValidator(_structure)] | None = None
@@ -186,7 +195,40 @@ def _contradictions(document: Json, parent: Json) -> Iterator[Problem]:
 def read(original: Original) -> Import:
     mode = resolve(original)
     playbook = turns.playbook(mode, original.source)
-    return Import(playbook, FORMAT, refs={f"branches/{part(mode['name'])}": playbook.digest})
+    refs = {f"branches/{part(mode['name'])}": playbook.digest}
+    return Import(playbook, FORMAT, refs, warnings=tuple(_warnings(original.document, mode)))
+
+
+def _warnings(document: Json, mode: Json) -> Iterator[Problem]:
+    """What is probably not meant in a document, or has no place in a playbook."""
+    yield from imports.unknown_keys(ModeDocument, document)
+    yield from imports.unkept_tools(document)
+    for place, turn in _places(document):
+        yield from imports.unkept_tools(turn, place)
+        yield from imports.unknown_keys(ModeTurn, turn, place)
+        texts = [(f"{place}.{key}", turn.get(key) or "") for key in ("template", "role_instruction")]
+        yield from warnings.literal_placeholders(texts)
+    for index, phase in enumerate(document.get("phases") or ()):
+        yield from imports.unknown_keys(ModePhase, phase, f"phases[{index}]")
+        kind = phase.get("type") or phase.get("structure")
+        if kind not in (None, "sequential", "parallel"):
+            remedy = "Its turns are played one after another."
+            yield Problem(f"phases[{index}].type", shown(kind), "sequential or parallel", remedy)
+        for name in turns.missing(phase, mode["prompts"]):
+            yield Problem(f"phases[{index}].turns", name, "a turn that exists", "It is left out.")
+    if document.get("phases") and mode.get("structure") not in (None, "mixed"):
+        ignored = f"phases in a {mode['structure']} mode"
+        yield Problem("phases", ignored, "structure: mixed", "The phases are ignored as it is.")
+
+
+def _places(document: Json) -> Iterator[tuple[str, Json]]:
+    """Each turn of a document, with its place."""
+    for section in SECTIONS:
+        for name, turn in (document.get(section) or {}).items():
+            yield f"{section}.{name}", turn
+    for index, phase in enumerate(document.get("phases") or ()):
+        for name, turn in (phase.get("prompts") or {}).items():
+            yield f"phases[{index}].prompts.{name}", turn
 
 
 def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]) -> Json:

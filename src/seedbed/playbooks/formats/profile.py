@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Annotated, Any
 from uuid import NAMESPACE_OID, uuid5
 
@@ -16,6 +17,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from seedbed.errors import Problem
+from seedbed.playbooks import warnings
 from seedbed.playbooks.formats import imports
 from seedbed.playbooks.formats.imports import Foreign, Identifier, Import, Note, Original, RefName, part
 from seedbed.playbooks.library import SEMVER
@@ -139,7 +141,10 @@ def read(original: Original) -> Import:
         source=original.source,
     )
     refs = dict.fromkeys(_refs(document), playbook.digest)
-    return Import(playbook, FORMAT, refs, facts=(*_parents(document), *_scores(document)))
+    texts = [(f"{path}{name}.{_text_key(home[name])}", home[name][_text_key(home[name])]) for name in names]
+    tools = [imports.unkept_tools(document), *(imports.unkept_tools(home[name], f"{path}{name}") for name in names)]
+    unclear = (*warnings.literal_placeholders(texts), *chain.from_iterable(tools))
+    return Import(playbook, FORMAT, refs, (*_parents(document), *_scores(document)), warnings=unclear)
 
 
 def _text_key(role: Json) -> str:

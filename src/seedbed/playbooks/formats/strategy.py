@@ -22,7 +22,7 @@ from seedbed.storage.store import Json, short
 FORMAT = "strategy"
 CONSTRAINTS = {"must_confirm_before": "confirm", "never_execute": "never", "prefer_confirm_for": "prefer_confirm"}
 THRESHOLD = "user_confirmation"
-"""The parameter that holds the confidence a `prefer_confirm_for` action needs."""
+"""The parameter that holds the confidence an action needs unless a constraint names it."""
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -83,6 +83,7 @@ def read(original: Original) -> Import:
     rules: Json = {
         level: document["constraints"][key] for key, level in CONSTRAINTS.items() if document["constraints"].get(key)
     }
+    rules["otherwise"] = "prefer_confirm"  # a strategy asks whenever it is unsure, not only where it says so
     if THRESHOLD in document["parameters"]:
         rules["confirm_below"] = THRESHOLD
     parameters = {

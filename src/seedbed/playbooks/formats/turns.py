@@ -73,6 +73,11 @@ def _phases(mode: Json) -> Layout:
     return plan + [name for name in ordered(mode["prompts"]) if name not in placed]
 
 
+def missing(phase: Json, prompts: Json) -> list[str]:
+    """The turns that a phase names and that do not exist."""
+    return [name for name in map(_name, phase.get("turns") or ()) if name not in prompts]
+
+
 def _independent(prompts: Json) -> Layout:
     """Without phases, neighbouring turns that do not need each other run together."""
     groups: list[list[str]] = []

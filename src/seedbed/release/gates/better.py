@@ -43,9 +43,10 @@ class BetterGate:
         replayed = any(map(is_replayed, plan["models"].values()))
         if replayed and not self.replays:
             return Refusal("better", "a verdict about replays", "one about live runs", remedy)
-        if not (replayed or verdict.live) and verdict.mode != "confirmatory":
+        if not replayed and verdict.mode != "confirmatory":
             actual = f"an exploratory verdict{': ' * bool(verdict.why)}{verdict.why}"
-            return Refusal("better", actual, "a confirmatory one, on tasks with no known results", remedy)
+            on = "registered before its first outcome" if verdict.live else "on tasks with no known results"
+            return Refusal("better", actual, f"a confirmatory one, {on}", remedy)
         if verdict.mode == "confirmatory" and not verdict.attempt and plan["channel"] != request.channel:
             actual = f"a verdict paid from the error budget of {plan['channel']}"
             return Refusal("better", actual, f"one for {request.channel}", remedy)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seedbed.errors import NotFound, Problem
+from seedbed.experiments.proof.outputs import read_tool_calls
 from seedbed.experiments.sentinel import sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
+from seedbed.stage.program import code_of
 from seedbed.storage.store import Digest, Store, short
 
 Refusal = Problem
@@ -25,6 +27,24 @@ class ReleaseRequest:
     library: Library
     share: float = 1.0
     """The share of users that would get it."""
+    code: str = ""
+    """The digest of the source of the incumbent's program when it was released; empty if that is not known."""
+
+    @property
+    def is_code_edited(self) -> bool:
+        """Whether the program, under the same name, is not what the incumbent was released with."""
+        return bool(self.code) and code_of(self.library.get(self.candidate)) != self.code
+
+    def new_tools(self) -> dict[str, bool]:
+        """The tools that the candidate called for the tasks of its verdict and the incumbent did not, each with whether
+        it may change the world."""
+        if self.verdict is None or self.verdict.live or self.library.get(self.candidate).program is None:
+            return {}
+        try:
+            known, called = read_tool_calls(self.library.store, self.verdict)
+        except NotFound:  # gates that need the runs say so
+            return {}
+        return {name: changes for name, changes in sorted(called.items()) if name not in known}
 
 
 class Gate(Protocol):

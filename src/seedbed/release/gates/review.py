@@ -9,6 +9,9 @@ from seedbed.release.gates.gate import Refusal, ReleaseRequest
 from seedbed.release.review.panel import Panel
 from seedbed.settings.gates import Occasion
 
+CALL_FOR_IT = {"rules", "roles", "steps", "locked", "program"}
+"""The parts of a playbook of which a change calls for a review; so do edited code and new tools."""
+
 
 @dataclass(frozen=True, slots=True)
 class Review:
@@ -27,4 +30,5 @@ class Review:
         if self.when == "always" or request.incumbent is None:
             return self.when == "always"
         before, after = request.library.get(request.incumbent), request.library.get(request.candidate)
-        return any(each.path.startswith(("rules.", "roles.")) for each in diff(before, after))
+        changed = {each.path.partition(".")[0] for each in diff(before, after)}
+        return bool(changed & CALL_FOR_IT) or request.is_code_edited or bool(request.new_tools())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seedbed.errors import NotFound, shown
-from seedbed.experiments.proof.outputs import read_output_pairs, read_tool_calls
+from seedbed.experiments.proof.outputs import read_output_pairs
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.gate import Refusal, ReleaseRequest, check_verdict
 from seedbed.release.review.panel import Panel
@@ -31,11 +31,9 @@ def impact(request: ReleaseRequest) -> Impact:
     output_pairs = read_output_pairs(library.store, request.verdict)
     if not output_pairs:
         raise NotFound("no task at which both were scored")
-    known, called = read_tool_calls(library.store, request.verdict)
     tools = [
         ("tools", f"the new tool {name}{', which changes the world' if changes else ''}")
-        for name, changes in sorted(called.items())
-        if name not in known
+        for name, changes in request.new_tools().items()
     ]
     hazards = (*tools, *_new_abilities(before, after))
     rate = exact_rate(sum(pair.differs for pair in output_pairs), len(output_pairs))

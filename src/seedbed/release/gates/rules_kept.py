@@ -1,20 +1,19 @@
-"""The `rules_kept` gate: no rule is dropped or loosened, and no number leaves its bounds."""
+"""The `rules_kept` gate: no rule or lock is dropped, no number leaves its bounds, and the code is what it was."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seedbed.errors import Problem
-from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.values import is_number
+from seedbed.playbooks.changes import escapes
 from seedbed.release.gates.gate import Refusal, ReleaseRequest
 from seedbed.release.review.panel import Panel
 
 
 @dataclass(frozen=True, slots=True)
 class RulesKept:
-    """No rule of the incumbent is dropped or loosened, and no number leaves the bounds that it has there.
+    """Nothing that binds the incumbent is dropped or loosened: rules, locks, bounds of numbers. The program is the same
+    and has the same source, and no tool that changes the world is called that was not called before.
 
     A `panel` may let it pass all the same.
     """
@@ -25,28 +24,37 @@ class RulesKept:
         if request.incumbent is None:
             return None
         before, after = request.library.get(request.incumbent), request.library.get(request.candidate)
-        loosened, escaped = before.loosened_by(after), list(beyond_bounds(before, after))
-        if not loosened and not escaped:
+        wrong = escapes(before, after)
+        if before.program == after.program and request.is_code_edited:
+            wrong.append(Problem("program", "source edited since the release of the incumbent", "the same source"))
+        changing = [name for name, changes in request.new_tools().items() if changes]
+        wrong += [Problem("tools", f"the new tool {name}, which changes the world", "known tools") for name in changing]
+        if not wrong:
             return None
         if self.panel and self.panel.objection(request.library, request.channel, request.candidate) is None:
             return None
-        actual = "; ".join(f"{problem.path}: {problem.found}" for problem in (*loosened, *escaped))
-        expected = ["every rule of the incumbent"] * bool(loosened) + ["numbers within its bounds"] * bool(escaped)
-        remedy = ["Put the rules back."] * bool(loosened) + ["Bring the numbers back."] * bool(escaped)
-        return Refusal("rules_kept", actual, " and ".join(expected), " ".join(remedy))
+        actual = "; ".join(f"{problem.path}: {problem.found}" for problem in wrong)
+        kinds = {_kind(problem) for problem in wrong}
+        expected = [words for words in REMEDIES if words in kinds]
+        remedy = " ".join(REMEDIES[words] for words in expected)
+        return Refusal("rules_kept", actual, " and ".join(expected), remedy)
 
 
 rules_kept = RulesKept()
 
+REMEDIES = {
+    "every rule of the incumbent": "Put the rules back.",
+    "numbers within its bounds": "Bring the numbers back.",
+    "its locks": "Lock it again, as it was.",
+    "its code": "Have it reviewed: the gate takes {unless: reviewed}.",
+}
+"""What a candidate must keep, and what to do if it has not."""
 
-def beyond_bounds(before: Playbook, after: Playbook) -> Iterator[Problem]:
-    """Numbers that leave the bounds they had: a change to a playbook may have moved the bounds as well."""
-    for name, was in before.parameters.items():
-        now = after.parameters.get(name)
-        if now is None or not is_number(now.value):
-            continue
-        below = was.low is not None and now.value < was.low
-        above = was.high is not None and now.value > was.high
-        if below or above:
-            actual = f"{now.value:g}, beyond its bound of {was.low if below else was.high:g}"
-            yield Problem(f"parameters.{name}", actual, "a number within its bounds")
+
+def _kind(problem: Problem) -> str:
+    """Which of the expected a problem is about."""
+    if problem.path.startswith("rules"):
+        return "every rule of the incumbent"
+    if problem.path.startswith("parameters") and problem.expected == "a number within its bounds":
+        return "numbers within its bounds"
+    return "its code" if problem.path.startswith(("program", "tools", "steps.opens")) else "its locks"

@@ -318,9 +318,9 @@ class _Level:
 
 def _breach(row: GuardStatus, phase: MonitorPhase, newer: Digest) -> Alarm:
     guard, reaction = row.guard, row.guard.action
-    beside = {"canary": "its control", "kept back": "what was served before", "settled": "the one before it"}[phase]
+    reference = {"canary": "its control", "kept back": "what was served before", "settled": "the one before it"}[phase]
     message = (
-        f"{guard.metric} of {short(newer)} is {row.change:+.3g} beside {beside} "
+        f"{guard.metric} of {short(newer)} differs by {row.change:+.3g} from {reference} "
         f"(95% {row.low:+.3g} to {row.high:+.3g}, {row.pairs} pairs); the limit is {guard.by:+g}"
     )
     if phase == "canary":

@@ -49,23 +49,23 @@ BADGES = {
 
 STATISTIC_MEANING = {
     ExactMcNemar.name: "tasks on which it did better, minus those on which it did worse",
-    Betting.name: "times the money made by betting that it is better",
+    Betting.name: "how many times its stake a bet on the candidate made",
 }
 
 BY_TAG = (
-    "Look at parts without a finding, do not decide by them: of many, some differ by chance. Their intervals are for a "
-    "number of tasks fixed in advance. A task with several tags counts in each, and so does a source whose tasks have "
-    "several."
+    "Do not base decisions on parts without a finding: of many parts, some differ by chance. Their intervals assume a "
+    "number of tasks fixed in advance. A task with several tags counts towards each, and so does a source whose tasks "
+    "have several."
 )
 
 AFTER_VERDICT = (
-    "After the verdict, more tasks of each tag were run. The interval of a tag with a finding holds wherever it ended, "
-    "and the findings of all tags together have one rate of false alarms, so that they may decide a release."
+    "After the verdict, more tasks of each tag were run. The interval of a tag with a finding holds wherever the tag "
+    "ended, and all tags share one rate of false alarms, so their findings can decide a release."
 )
 
 WITHOUT = (
-    "Outputs were compared across tasks, and nothing was run for it. The gain without a sign is what is left if what "
-    "it may have earned does not count."
+    "The recorded outputs were compared across tasks, without new runs. The gain without a sign is what remains if "
+    "whatever the sign may have earned does not count."
 )
 
 
@@ -171,7 +171,7 @@ def _charts(view: ExperimentView) -> Iterator[PagePart]:
             Series("now", _points(path, lambda answer: answer.futility), "path"),
             Series("ends futile", _points(path, lambda _: enough), "limit"),
         ]
-        meaning = "times the money made by betting that the gain is not as large as was hoped for"
+        meaning = "how many times its stake a bet against the hoped-for gain made"
         yield from picture("Evidence against it", chart(lines, "futility over tasks", Axes(logs=True)), meaning)
     if len({answer.spent for answer in path}) > 1:
         lines = [

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.experiment import Unit
 from seedbed.experiments.proof.certificate import CLAIMS, Certificate
+from seedbed.experiments.slices import SliceProgress
 from seedbed.experiments.verdict import Verdict, in_words, missing_in_words
 from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened, split_text
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio
@@ -26,7 +27,7 @@ SHORTLY = {
     "superior": "Yes: ",
     "inferior": "No: ",
     "futile": "No: ",
-    "inconclusive": "Not known: ",
+    "inconclusive": "Undecided: ",
     "invalid": "Nothing can be said: ",
 }
 """The first words of an answer."""
@@ -110,7 +111,7 @@ class ExperimentView:
         verdict = self.verdict
         answer = f"{SHORTLY.get(verdict.finding, '')}{in_words(verdict, self.rule, self.names, self.things)}."
         if verdict.finding == "inconclusive":
-            answer += " That does not prove that they are equally good; more tasks may tell."
+            answer += " That does not prove that they are equally good; more tasks might settle it."
         if not verdict.tasks:
             return answer
         counts = (
@@ -129,7 +130,7 @@ class ExperimentView:
             "superior": ("not better would be called better", verdict.alpha),
             "inferior": ("not worse would be called worse", verdict.alpha),
             "non-inferior": ("worse by more than that would pass", verdict.alpha),
-            "equivalent": ("further apart would be called so", verdict.alpha),
+            "equivalent": ("further apart would be called equivalent", verdict.alpha),
             "futile": ("as good as hoped for would be given up", self.rule.get("beta") or 0.0),
         }.get(verdict.finding, ("", 0.0))
         if not wrong or not rate:
@@ -137,14 +138,14 @@ class ExperimentView:
         often = f"{100 * rate:g} of 100 such comparisons"
         if RULES[verdict.rule].guaranteed:
             return f"A candidate that is {wrong} in at most {often}."
-        return f"The rule aims at this: a candidate that is {wrong} in {often}. That is not guaranteed."
+        return f"By design, but without a guarantee, a candidate that is {wrong} in {often}."
 
     @property
     def alarm(self) -> str:
         """What to know before anything else, if the verdict is not what it says."""
         count = len(self.problems)
         what = "1 thing differs" if count == 1 else f"{count} things differ"
-        return f"Do not rely on this: computed again from what is recorded, {what}." if count else ""
+        return f"Do not rely on this verdict: when recomputed from the recorded facts, {what}." if count else ""
 
     @property
     def problems(self) -> list[str]:
@@ -197,7 +198,7 @@ class ExperimentView:
         if verdict.tasks:
             lines += [*self._means(), *self._tests(), *self._effects()]
         lines.append(("rule", verdict.rule, verdict.guarantee))
-        lines.append(("cost", f"${verdict.cost_usd:.4f}", "of all runs that were read, whenever they were paid"))
+        lines.append(("cost", f"${verdict.cost_usd:.4f}", "of all runs that were read, whenever they were paid for"))
         return lines
 
     def _arms(self) -> Iterator[TableRow]:
@@ -221,14 +222,14 @@ class ExperimentView:
             why = "the same mean, with an interval that holds at every look, so it is wider"
         else:
             why = (
-                "a test that stops as soon as it is sure stops on a lucky streak, and its plain mean is too far from "
-                "0; this one is too large as often as too small"
+                "a test that stops early often stops on a lucky streak, so its plain mean is too far from 0; this one "
+                "is too large as often as too small"
             )
         if verdict.finding in ("superior", "inferior") and self.adjusted.low <= 0 <= self.adjusted.high:
-            why += "; it may include 0 after an answer, because it guards both ends at once and the rule one"
+            why += "; it can include 0, because it covers both sides and the rule only one"
         yield "difference, stop-adjusted", _one_text(self.adjusted), why
         if verdict.at_least is not None:
-            why = "the candidate is better by this at least, with the error rate of the test; above 0 as it is superior"
+            why = "the candidate is better by at least this much, with the error rate of the test"
             yield "at least", plus(verdict.at_least), why
 
     def _tests(self) -> Iterator[TableRow]:
@@ -265,10 +266,12 @@ class ExperimentView:
         runs = 2 * plan.replicates * sum(map(len, self.units))
         rule = f"A run that fails, takes too long or cannot be scored counts as {plan.failure_counts_as:g}."
         if not failed:
-            return f"{rule} None of {runs:,} runs did."
+            return f"{rule} That happened in none of {runs:,} runs."
         missing = missing_in_words(self.verdict)
-        also = f"; {unscored:,} of them ended well and got no score" if unscored and not missing else ""
-        return f"{rule} So did {failed:,} of {runs:,} runs{also}." + (f" Missing: {missing}." if missing else "")
+        also = f"; {unscored:,} of them completed but got no score" if unscored and not missing else ""
+        return f"{rule} That happened in {failed:,} of {runs:,} runs{also}." + (
+            f" Missing: {missing}." if missing else ""
+        )
 
     @property
     def flags(self) -> list[TableRow]:
@@ -386,7 +389,10 @@ def _inputs(task: Task) -> str:
 
 
 def status_line(answer: Answer, total: int, alpha: float) -> str:
-    """A comparison so far in one line."""
+    """A comparison so far in one line, or after its verdict how far its tags are decided."""
+    if isinstance(answer, SliceProgress):
+        done = f"{answer.tags - answer.open} of {answer.tags} tags decided"
+        return f"superior; is it worse on any tag? {done} | tasks {answer.tasks}/{total}"
     low, high = interval({1.0: answer.wins, 0.0: answer.ties, -1.0: answer.losses}, bets())
     return (
         f"tasks {answer.n}/{total} | W {answer.wins} T {answer.ties} L {answer.losses} | "

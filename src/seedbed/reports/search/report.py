@@ -45,8 +45,8 @@ STEPS = 10
 SHOWN = 40
 """How many candidates are listed and drawn."""
 
-GAINS = "A new best is a candidate that took over as the best. Its gain is how far its score was above the one before."
-DISTANCE = "How far the newest candidates are apart: 0 if all are the same, 1 if they have nothing in common."
+GAINS = "A new best is a candidate that became the best. Its gain is how far it scored above the previous best."
+DISTANCE = "How different the newest candidates are: 0 if all are the same, 1 if they have nothing in common."
 FRONT = (
     "Only candidates that were tried on as many tasks as the best. One is beaten if another is at least as good by "
     "every metric and better by one, by their estimated scores."
@@ -157,7 +157,7 @@ def _course(view: SearchView) -> list[PagePart]:
     table = PageTable(COURSE, course_rows(view), numbers=True)
     pictures = picture(f"Best {view.metric}", drawn, f"over runs spent, {sure}", table)
     if not view.diversity:
-        return [*pictures, Prose("Diversity is not known: there were fewer than two candidates.")]
+        return [*pictures, Prose("There is no diversity to show: there were fewer than two candidates.")]
     apart = Series("distance", view.diversity, "path")
     drawn = chart([apart], "distance between candidates over steps", Axes("steps"))
     return [*pictures, *picture("Diversity", drawn, DISTANCE)]
@@ -191,7 +191,7 @@ def _levels(view: SearchView) -> list[PagePart]:
         *picture(
             "Gain of the best",
             forest(gains, "confirmed gains", line=0.0, texts=difference_texts),
-            "on tasks that were opened once, at the end",
+            "on tasks that were used once, at the end",
         ),
     ]
 

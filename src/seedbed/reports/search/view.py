@@ -148,13 +148,13 @@ class SearchView:
         if sure is None:
             ahead = self.pool.standing(self.best).mean > self.pool.standing(0).mean
             higher = "higher" if ahead else "no higher than the start"
-            return f"Not known: the best scores {higher} on the tasks that it was chosen by, which proves little. {why}"
+            return f"Undecided: the best scores {higher} on the tasks it was selected on, which proves little. {why}"
         measured = (
             f"on {counted(sure.tasks, 'task')} that the search had not seen, the best scores "
             f"{number(sure.best.mean)} and the start {number(sure.start.mean)}: "
             f"a {'gain' if sure.gain.mean > 0 else 'difference'} of {gain_text(sure.gain)}."
         )
-        shortly = {"yes": "Yes", "no": "No", "open": "Not known"}[self.answer]
+        shortly = {"yes": "Yes", "no": "No", "open": "Undecided"}[self.answer]
         return f"{shortly}: {measured} {why}".strip()
 
     @cached_property
@@ -172,16 +172,16 @@ class SearchView:
 
     def _searched(self) -> Iterator[TableRow]:
         start, best = self.standing(0), self.standing(self.best)
-        of = f"of {len(self.pool.select)} tasks that decide"
+        of = f"of {len(self.pool.select)} selection tasks"
         yield f"{self.metric} of the start", score_text(start), f"on {start.n} {of}"
         if self.evolution.improved:
             why = f"estimated from {best.n} {of}, with two standard errors of its difference from the start"
-            yield f"{self.metric} of the best", score_text(best), f"{why}; too high, because they chose it"
+            yield f"{self.metric} of the best", score_text(best), f"{why}; too high, because it was selected on them"
         if self.optimism is None:
-            why = "not known: fewer than two playbooks were tried on all tasks that decide"
+            why = "not known: fewer than two playbooks were tried on all selection tasks"
             yield "selection bias (optimism)", "–", why
             return
-        why = "how much of the score is luck of being chosen by these tasks, by drawing them again and again"
+        why = "how much of the score is the luck of having been selected on these tasks, estimated by resampling them"
         yield "selection bias (optimism)", number(self.optimism), why
         raw = self.pool.signs[0] * (self.pool.standing(self.best).mean - self.optimism)
         yield "score less bias", number(self._clip(raw, 0)), "what to expect of the best on other tasks like these"
@@ -191,7 +191,7 @@ class SearchView:
         if sure is None:
             yield "gain, confirmed", "–", why
             return
-        on = f"on {counted(sure.tasks, 'task')} that were opened once, at the end"
+        on = f"on {counted(sure.tasks, 'task')} that were used once, at the end"
         yield "start, confirmed", score_text(sure.start), on
         yield "best, confirmed", score_text(sure.best), on
         name = "gain, not confirmed" if why else "gain, confirmed"
@@ -201,7 +201,7 @@ class SearchView:
             return
         of_n = score_text(sure.best_of_n)
         yield "best of N, confirmed", of_n, "the best of the candidates made without learning"
-        why = "what learning has added; nothing, if the best is itself one of those"
+        why = "what learning has added; nothing if the best is itself one of those"
         yield "gain over best of N", gain_text(sure.over_best_of_n), why
 
     def _counts(self) -> Iterator[TableRow]:
@@ -246,8 +246,8 @@ class SearchView:
         earned = math.fsum(each.gain for each in self.arms.values())
         whole = self.pool.standing(self.best).mean - self.pool.standing(0).mean
         return (
-            f"Together {earned:+.3f}. Estimates have changed by {whole - earned:+.3f} since then, which no arm earned: "
-            f"in all the best is {whole:+.3f} from the start on the tasks that decide."
+            f"Together {earned:+.3f}. Estimates have changed by {whole - earned:+.3f} since, which no arm earned: "
+            f"in all, the best is {whole:+.3f} from the start on the selection tasks."
         )
 
     @property

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seedbed.errors import InDoubt, RunTaken, StoreError
 from seedbed.playbooks.playbook import Step
 from seedbed.stage.dialogue.context import Statement, condense
 from seedbed.stage.stage import Stage
@@ -17,6 +18,9 @@ INHERITED = "inherited"
 """The input of a child run with what its parent knew. A prompt may name it; otherwise it is the first message."""
 
 INHERITED_TOKENS = 1_000
+
+STOPPING = (StoreError, RunTaken, InDoubt)
+"""What ends a whole run at once: its record cannot be kept, or must not be."""
 
 _ITEM = re.compile(r"^\s{0,8}(?:\d{1,3}[.):]|[-*•–]|\(?[a-z]\))\s+(?P<text>\S.*)$", re.IGNORECASE)
 _ARRAY = re.compile(r"\[[^\[\]]*\]", re.DOTALL)
@@ -46,11 +50,19 @@ async def open_children(
             child = await stage.open(
                 {**task, opens.input: item, INHERITED: about}, playbook=opens.playbook, step=step.name
             )
+        except STOPPING:
+            raise
         except Exception as error:  # noqa: BLE001 - if one fails, the others still count
             return f"(not answered: {error})"
         return child.output if isinstance(child.output, str) else canonical(child.output)
 
-    texts = await asyncio.gather(*map(conclude, items[: opens.at_most]))
+    opening = [asyncio.ensure_future(conclude(item)) for item in items[: opens.at_most]]
+    try:
+        texts = await asyncio.gather(*opening)
+    finally:
+        for each in opening:
+            each.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
     return "\n\n".join([answer, *(f"{item}:\n{text}" for item, text in zip(items, texts, strict=False))])
 
 

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError
+from seedbed.errors import BudgetSpent, ModelUnavailable, PlaybookError, Problem
 from seedbed.models.chat import Message
 from seedbed.playbooks.conditions import Condition, Until
 from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.playbooks.prompts import Placeholder, fill, placeholders
 from seedbed.stage.dialogue.adaptation import Convergence, assess, holds
-from seedbed.stage.dialogue.children import INHERITED, open_children
+from seedbed.stage.dialogue.children import INHERITED, STOPPING, open_children
 from seedbed.stage.dialogue.context import Statement, condense, summarise
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import canonical
 
 UNANSWERED = "(not answered: the budget was spent)"
+
+MODEL_FAILURES = (ModelUnavailable, BudgetSpent)
+"""What a dialogue can go on without."""
 
 Ended = dict[str, Exception | None]
 """The steps that have ended, with their errors."""
@@ -105,7 +108,7 @@ class _Dialogue:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _loop(self, part: _PlanPart, until: Until, ended: Ended) -> None:
-        """Perform round after round. If one fails, the answers of the round before it stay.
+        """Perform round after round. If a model fails in one, the answers of the round before it stay.
 
         If no step of a round was due, nothing changed, and none would be due in a later round.
         """
@@ -116,14 +119,14 @@ class _Dialogue:
         while True:
             now = {name: error for name, error in ended.items() if name not in names}
             await self.perform(inner, now, previous=rounds[-1] if rounds else {})
-            failed = next((error for name in names if (error := now[name])), None)
-            if failed and not rounds:
+            failed = [error for name in names if (error := now[name])]
+            if failed and not (rounds and all(isinstance(error, MODEL_FAILURES) for error in failed)):
                 ended |= {name: now[name] for name in names}
                 return
             if failed:
                 for name, text in answers.items():
                     self._set_answer(name, text)
-                await self.stage.log(f"round {len(rounds) + 1} of {part.stop} was not completed: {failed}")
+                await self.stage.log(f"round {len(rounds) + 1} of {part.stop} was not completed: {failed[0]}")
                 break
             answers = {name: self.answers[name] for name in names}
             rounds.append({name: "" if name in self.left_out else text for name, text in answers.items()})
@@ -163,6 +166,8 @@ class _Dialogue:
                 text = self.answers.get(step.name, "")  # in a loop, its answer of the round before
             self._set_answer(step.name, text, self.playbook.roles[step.role].model or step.role)
             ended[step.name] = None
+        except STOPPING:
+            raise
         except Exception as error:  # noqa: BLE001 - the steps that need it raise it again
             ended[step.name] = error
 
@@ -215,7 +220,7 @@ class _Dialogue:
 
                 try:
                     self.contexts[key] = await summarise(seen, about, at_most, ask)
-                except RunError as error:  # an extract is better than nothing
+                except MODEL_FAILURES as error:  # an extract is better than nothing
                     await self.stage.log(f"{step.name}: {speaker} did not sum up: {error}")
                     self.contexts[key] = condense(seen, about, at_most)
         return self.contexts[key]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
@@ -112,6 +114,9 @@ class Sqlite(Dialect):
             if not create and (not file.exists() or (there and not file.stat().st_size)):
                 raise missing(url)
             file.parent.mkdir(parents=True, exist_ok=True)
+            if create and not there:  # private from the start; SQLite gives its log and index the same rights
+                with suppress(OSError):  # which SQLite explains better
+                    os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise StoreError(f"{url}: {error}; expected a folder that can be made. Check the path") from error
         reading = there and not (writable(file) and writable(file.parent))

@@ -11,7 +11,7 @@ from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.nouns.channel import watch
 from seedbed.cli.nouns.channel.watch import NO_GUARDS
-from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, MetricName, read_share
+from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, MetricName, RealTools, read_share
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views.lineage import show_channel
@@ -64,14 +64,14 @@ def show(call: Invocation, channel: ChannelName) -> None:
 def _ramp(channel: Json) -> str:
     shares, canary = channel["ramp"]["shares"], channel["canary"]
     hold = f", {counted(channel['ramp']['hold'], 'run')} each" if channel["ramp"]["hold"] else ""
-    last = ", the last by another person" if channel["ramp"]["approval"] else ""
+    last = ", the last one by another person" if channel["ramp"]["approval"] else ""
     seen = f"; {canary['runs']} runs of the canary so far" if canary else ""
     return f"{', '.join(map(percent, shares)) or 'all at once'}{hold}{last}{seen}"
 
 
 def _rollback(channel: Json) -> str:
     if channel["canary"]:
-        return f"takes the canary {short(channel['canary']['playbook'])} away"
+        return f"removes the canary {short(channel['canary']['playbook'])}"
     past = channel["standing"]
     return f"returns to {short(past[-2])}" if len(past) > 1 else "nothing to return to"
 
@@ -100,7 +100,7 @@ def _moving(name: str, move: Callable[..., Any], verb: str, summary: str) -> Non
 
 
 _moving("freeze", Channels.freeze, "stays at", "Block every change to a channel except a rollback: the emergency stop.")
-_moving("unfreeze", Channels.unfreeze, "may move again from", "Allow changes to a frozen channel again.")
+_moving("unfreeze", Channels.unfreeze, "is unfrozen at", "Allow changes to a frozen channel again.")
 
 
 @command(app)
@@ -168,13 +168,14 @@ def drill(
     ] = 100,
     first: Annotated[int, typer.Option("--first", min=1, help="The number of the first user.")] = 1,
     metric: MetricName = "exact_match",
+    real_tools: RealTools = False,
 ) -> None:
     """Send tasks to a channel as users would, and rate the answers, to test its ramp and guards.
 
     Each simulated user gets the playbook that the channel serves for their key, and everything is recorded as for real
     users: do not drill a channel that has real users. After the last task, the drill starts again with the first.
     """
-    with call.open() as space, progress.counting("users") as watch:
+    with call.open(real_tools=real_tools) as space, progress.counting("users") as watch:
         result = wait_for(
             space.channels.drill(
                 channel,
@@ -202,7 +203,7 @@ def plan(
             "--base",
             metavar="SHARE",
             parser=read_share,
-            help="The stable playbook's share of bad outcomes. Repeat for several. [1%, 2%, 5%, 10%]",
+            help="The stable playbook's share of bad outcomes. Repeat for several. Default: 1%, 2%, 5%, 10%.",
         ),
     ] = None,
     worse: Annotated[
@@ -211,12 +212,12 @@ def plan(
 ) -> None:
     """Show how many canary outcomes each guard needs to catch a canary that is worse.
 
-    With so many, it is caught in 9 of 10 cases. Outcomes are taken to be all good or all bad; graded ones, such as
-    times, need fewer. The default share is the canary's, or else the first step of the ramp, or 5%.
+    That many outcomes catch it in 9 of 10 cases. Every outcome is assumed to be either good or bad; graded ones, such
+    as times, need fewer. The default share is the canary's, or else the first step of the ramp, or 5%.
     """
     with call.open() as space:
         planned = space.channels.plan(channel, share=share, bases=base or (), worse=worse)
-    beside = f"each outcome beside {counted(planned.controls, 'outcome')} of its control"
+    against = f"each outcome is compared with {counted(planned.controls, 'outcome')} of its control"
     rows = [
         (
             line((need.guard.metric, "bold"), f" {need.guard.action}"),
@@ -229,7 +230,7 @@ def plan(
     ]
     columns = ("guard", "limit#", "stable at#", "canary#", "outcomes needed#")
     table = output.table(*columns, rows=rows) if rows else line((NO_GUARDS, "dim"))
-    call.show(planned.document(), line((channel, "bold"), f"  canary at {percent(planned.share)}: {beside}"), table)
+    call.show(planned.document(), line((channel, "bold"), f"  canary at {percent(planned.share)}: {against}"), table)
 
 
 app.add_typer(watch.app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,24 +11,24 @@ from typing import Annotated
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import ChannelName
-from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, line, when
+from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, line, when
 from seedbed.cli.views import lineage
 from seedbed.errors import StoreError
 from seedbed.release.monitor.guard_evidence import GuardStatus
 from seedbed.release.monitor.loop import WatchResult
 from seedbed.release.monitor.monitor import Health
 from seedbed.release.states import percent
-from seedbed.reports.formats import finite
 from seedbed.reports.numbers import split_text
 from seedbed.storage.store import Json, Ref, short
 
 app = typer.Typer()
 
-NO_GUARDS = "no guards: say roll_back_if under canary in the workspace file"
+NO_GUARDS = "no guards: set roll_back_if under canary in the workspace file"
 WIDE = 10
 """Characters of a bar."""
 
@@ -72,7 +71,7 @@ def watch(
             else:
                 if call.as_json:
                     document = {**_document(seen, stepped), "dry_run": call.dry_run}
-                    typer.echo(json.dumps(finite(document), ensure_ascii=False))
+                    typer.echo(output.as_json_text(document))
                 else:
                     draw(_view(seen, stepped))
             if once:
@@ -119,11 +118,11 @@ def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
 
 def _title(health: Health) -> RenderableType:
     compared = "{:,} and {:,} units compared".format(*health.units)
-    beside = f" beside {short(health.older)}" if health.older else ""
+    against = f" against {short(health.older)}" if health.older else ""
     text = {
-        "canary": f"canary {short(health.newer)} at {percent(health.share)}{beside}, {compared}",
-        "kept back": f"{short(health.newer)}{beside} for those kept back, {compared}",
-        "settled": f"{short(health.newer)}{beside} as it was known",
+        "canary": f"canary {short(health.newer)} at {percent(health.share)}{against}, {compared}",
+        "kept back": f"{short(health.newer)}{against} for the users kept back, {compared}",
+        "settled": f"{short(health.newer)}{against} and its own past results",
     }[health.phase]
     return line((health.channel, "bold"), f"  {text}, since {when(health.since.at)}")
 
@@ -131,25 +130,34 @@ def _title(health: Health) -> RenderableType:
 def _guards(health: Health) -> RenderableType:
     if not health.rows:
         return line((NO_GUARDS, "dim"))
-    columns = ("guard", "before", "now", "change", "95%", "limit", "pairs", "evidence")
-    return output.table(*columns, rows=[_row(row) for row in health.rows])
+    return output.listing(GUARDS, health.rows)
 
 
-def _row(row: GuardStatus) -> tuple[RenderableType, ...]:
+def _evidence(row: GuardStatus) -> Text:
     full = min(round(WIDE * row.evidence), WIDE)
-    bar = line(("█" * full, STYLES[row.guard.action] if row.breached else "green"), ("░" * (WIDE - full), "dim"))
-    interval = "" if row.low is None else f"{row.low:+.3g} to {row.high:+.3g}"
-    return (
-        line((row.guard.metric, "bold"), f" {row.guard.action}"),
-        _figure(row.older),
-        _figure(row.newer),
-        "" if row.change is None else f"{row.change:+.3g}",
-        interval,
-        f"{row.guard.by:+g}",
-        f"{row.pairs:,}",
-        bar,
-    )
+    return line(("█" * full, STYLES[row.guard.action] if row.breached else "green"), ("░" * (WIDE - full), "dim"))
+
+
+def _interval(row: GuardStatus) -> str:
+    return "" if row.low is None else f"{row.low:+.3g} to {row.high:+.3g}"
+
+
+def _change(row: GuardStatus) -> str:
+    return "" if row.change is None else f"{row.change:+.3g}"
 
 
 def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}"
+
+
+GUARDS = (
+    Column("guard", lambda row: line((row.guard.metric, "bold"))),
+    Column("action", lambda row: row.guard.action, drop=5),
+    Column("before", lambda row: _figure(row.older), drop=3),
+    Column("now", lambda row: _figure(row.newer), drop=2),
+    Column("change", _change),
+    Column("95%", _interval, drop=1),
+    Column("limit", lambda row: f"{row.guard.by:+g}"),
+    Column("pairs", lambda row: f"{row.pairs:,}", drop=4),
+    Column("evidence", _evidence),
+)

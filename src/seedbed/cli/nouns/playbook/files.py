@@ -10,42 +10,66 @@ from rich.console import RenderableType
 
 from seedbed import documents
 from seedbed.cli import options, output
-from seedbed.cli.command import Invocation, command
-from seedbed.cli.options import Changes, OutputFile, PlaybookName
+from seedbed.cli.command import Invocation, command, import_beside, wait_for
+from seedbed.cli.options import Changes, OutputFile, PlaybookName, Strict
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
-from seedbed.errors import PlaybookError
+from seedbed.errors import PlaybookError, SettingsError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.numbers import clipped, counted
+from seedbed.settings import Settings
 from seedbed.storage.store import Json, short
-from seedbed.workspace import playbooks
+from seedbed.workspace import find_file, playbooks
+from seedbed.workspace.resources import FileChecker
 
 app = typer.Typer()
 
 
-@command(app, workspace=False)
+@command(app)
 def check(
-    call: Invocation, files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Playbooks in YAML or JSON.")]
+    call: Invocation,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Playbooks, strategies, modes or profiles in YAML or JSON.")
+    ],
+    strict: Strict = False,
 ) -> None:
-    """Report every mistake in playbook files. Needs no workspace.
+    """Report every mistake in playbook files, and warn of what is probably not meant.
 
-    Exits with code 1 if anything is wrong.
+    Needs no workspace; if there is one, rules are compared with its tools, and programs with those it allows.
+
+    Exits with code 1 if anything is wrong; with --strict, also if there are warnings.
     """
     checked: list[Json] = []
     parts: list[RenderableType] = []
+    checker = _checker(call)
     for file in files:
         try:
-            digest = Playbook.load(file).digest
+            document, unclear = checker.check(file)
+            call.say_warnings([] if call.as_json and not strict else unclear, strict, str(file))
         except PlaybookError as wrong:
             problems = output.problem_documents(wrong.problems)
-            checked.append({"file": str(file), "playbook": None, "problems": problems})
+            checked.append({"file": str(file), "playbook": None, "problems": problems, "warnings": []})
             parts.append(line(("✗ ", "bold red"), f"{file}: {counted(len(problems), 'problem')}"))
             parts += map(output.problem_view, wrong.problems)
         else:
-            checked.append({"file": str(file), "playbook": digest, "problems": []})
-            parts.append(line(("✓ ", "bold green"), f"{file}: playbook {short(digest)}"))
+            digest, warnings = document.playbook.digest, output.problem_documents(unclear)
+            checked.append({"file": str(file), "playbook": digest, "problems": [], "warnings": warnings})
+            parts.append(line(("✓ ", "bold green"), f"{file}: {document.format} {short(digest)}"))
     call.show({"files": checked}, *parts)
     raise typer.Exit(BLOCKED if any(each["problems"] for each in checked) else PASS)
+
+
+def _checker(call: Invocation) -> FileChecker:
+    """Checks files by the workspace that is here, if there is one that can be read."""
+    try:
+        path = find_file(call.workspace)
+        settings = Settings.load(path)
+    except SettingsError:
+        if call.workspace:
+            raise
+        return FileChecker()
+    import_beside(path)
+    return wait_for(FileChecker.of(settings))
 
 
 VALUES = (
@@ -76,12 +100,14 @@ def schema(call: Invocation) -> None:
 def import_file(
     call: Invocation,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A strategy, a mode or a prompt profile.")],
+    strict: Strict = False,
 ) -> None:
     """Import a playbook written for another tool, with its names, history and limits.
 
     If it has limits that protect a channel, they are printed for you to add to seedbed.yaml.
     """
     foreign = playbooks.read_foreign(file)
+    call.say_warnings([] if call.as_json and not strict else foreign.warnings, strict, str(file))
     with call.open() as space:
         digest = space.playbooks.import_foreign(foreign, because=f"imported from {file.name}")
     names = list(foreign.refs)
@@ -91,6 +117,7 @@ def import_file(
         "names": names,
         "facts": len(foreign.facts),
         "protection": foreign.protection,
+        "warnings": output.problem_documents(foreign.warnings),
         "dry_run": call.dry_run,
     }
     pairs: list[tuple[str, RenderableType]] = [
@@ -101,7 +128,7 @@ def import_file(
     parts: list[RenderableType] = [output.facts(pairs)]
     if foreign.protection:
         text = documents.to_yaml({"channels": {"production": foreign.protection}})
-        parts += [line("Its limits protect a channel. Put this into seedbed.yaml:"), line((text, "cyan"))]
+        parts += [line("Its limits protect a channel. Add this to seedbed.yaml:"), line((text, "cyan"))]
     call.show(document, *parts)
 
 

@@ -81,7 +81,7 @@ def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> N
         ("playbook", line((short(chosen.digest), "yellow"))),
         ("names", ", ".join(about["names"])),
         ("tags", ", ".join(about["tags"])),
-        ("grew from", ", ".join(map(short, about.get("parents", ())))),
+        ("derived from", ", ".join(map(short, about.get("parents", ())))),
         (
             about.get("how", ""),
             f"{about['because']}, by {about['by']} at {when(about['at'])}" if "at" in about else "",

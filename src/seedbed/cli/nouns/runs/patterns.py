@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from rich.console import RenderableType
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import AlphaRate
-from seedbed.cli.output import INCONCLUSIVE, PASS, line
+from seedbed.cli.output import INCONCLUSIVE, PASS, Column, line
 from seedbed.experiments.patterns.patterns import PatternFinding, Patterns
 from seedbed.experiments.patterns.slices import Figures
 from seedbed.experiments.patterns.traits import ScoredRuns
@@ -72,10 +73,12 @@ def patterns(
 
 def _view(result: Patterns, runs: ScoredRuns) -> list[RenderableType]:
     failed = f", {result.failed:,} of which failed" if result.failed else ""
-    summary = f"{counted(result.runs, 'run')} at {counted(result.tasks, 'task')} by {result.metric}{failed}"
+    summary = f"{counted(result.runs, 'run')} on {counted(result.tasks, 'task')} by {result.metric}{failed}"
     parts: list[RenderableType] = [line((summary, "dim"))]
     if runs.left_out:
-        parts.append(line(("! ", "bold yellow"), f"{counted(runs.left_out, 'run')} that failed have no score to count"))
+        parts.append(
+            line(("! ", "bold yellow"), f"{counted(runs.left_out, 'run')} that failed have no score and are left out")
+        )
     if result.because:
         return [*parts, line(("! ", "bold yellow"), f"no answer: {result.because}")]
     if result.findings:
@@ -92,12 +95,21 @@ def _view(result: Patterns, runs: ScoredRuns) -> list[RenderableType]:
     return [*parts, "", line((result.promise, "dim"))]
 
 
+COLUMNS = (
+    Column("tested half", itemgetter(1), drop=1),
+    Column("effect", itemgetter(2)),
+    Column("first half", itemgetter(3), drop=3),
+    Column("tasks", itemgetter(4), drop=2, number=True),
+    Column("adjusted p", itemgetter(5), number=True),
+)
+
+
 def _mark(finding: PatternFinding) -> tuple[str, str]:
     return ("▼ ", "bold red") if finding.worse else ("▲ ", "bold green")
 
 
 def _table(first: str, rows: list[tuple[str, ...]]) -> RenderableType:
-    return output.table(first, "tested half", "effect", "first half", "tasks#", "adjusted p#", rows=rows)
+    return output.listing((Column(first, itemgetter(0), flexible=True), *COLUMNS), rows)
 
 
 def _row(name: str, finding: PatternFinding) -> tuple[str, ...]:

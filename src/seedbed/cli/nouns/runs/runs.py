@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import Annotated
 
@@ -12,10 +11,11 @@ from rich.rule import Rule
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.nouns.runs import patterns, replay, screening, tail
+from seedbed.cli.nouns.runs import doubt, patterns, replay, screening, tail
 from seedbed.cli.options import OutputFile, RowLimit
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import run as views
+from seedbed.documents import write_private
 from seedbed.reports.numbers import counted
 from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
 from seedbed.storage.store import Json, short
@@ -28,8 +28,8 @@ RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id, or its first 
 COLUMNS = (
     Column("run", lambda each: line("↳ " * bool(each["parent"]), (each["run"][:10], "yellow"))),
     Column("playbook", lambda each: short(each["playbook"]), drop=3),
-    Column("task", lambda each: " ".join(each["task"].split()), flexible=True),
-    Column("answer", lambda each: line((" ".join(_outcome(each).split()), _style(each))), flexible=True),
+    Column("task", lambda each: each["task"], flexible=True),
+    Column("answer", lambda each: line((_outcome(each), _style(each))), flexible=True),
     Column("tokens", lambda each: each["tokens"], 4, True),
     Column("cost", lambda each: views.spent_money(each), 1, True),
     Column("at", lambda each: when(each["started"]), drop=2),
@@ -66,7 +66,7 @@ def list_runs(
 def _outcome(run: Json) -> str:
     if run["output"] is not None or run["status"] == "completed":
         return views.answer_text(run["output"])
-    return run["error"] or "has not ended"
+    return run["error"] or "(unfinished)"
 
 
 def _style(run: Json) -> str:
@@ -106,10 +106,10 @@ def follow(
     with call.open() as space, suppress(KeyboardInterrupt):
         facts = space.runs.follow(run)
         if run is None:
-            output.errors().print(line(("waiting for runs; Ctrl-C ends", "dim")))
+            output.errors().print(line(("waiting for runs; press Ctrl-C to stop", "dim")))
         for fact in facts:
             if call.as_json:
-                typer.echo(json.dumps(tail.document(fact), ensure_ascii=False))
+                typer.echo(output.as_json_text(tail.document(fact)))
             else:
                 call.show(None, tail.view(fact))
 
@@ -118,7 +118,10 @@ def follow(
 def export(
     call: Invocation,
     run: RunId,
-    to: Annotated[str, typer.Option("--format", help="markdown, html, json or pdf.")] = "markdown",
+    to: Annotated[
+        str | None,
+        typer.Option("--format", help="markdown, html, json or pdf; by default as the file ends, or else markdown."),
+    ] = None,
     file: OutputFile = None,
 ) -> None:
     """Export a run: every turn, the outcome, the cost by model, and how models were chosen.
@@ -126,6 +129,9 @@ def export(
     A PDF requires --output. Characters missing from its fonts are printed as code points and listed.
     """
     writers = {"json": to_json, "markdown": to_markdown, "html": to_html}
+    if to is None:
+        ending = file.suffix.lower().removeprefix(".") if file else ""
+        to = {"htm": "html", "html": "html", "json": "json", "pdf": "pdf"}.get(ending, "markdown")
     if to not in (*writers, "pdf"):
         expected = ", ".join((*writers, "pdf"))
         raise typer.BadParameter(f"found {to!r}; expected one of: {expected}", param_hint="--format")
@@ -138,7 +144,7 @@ def export(
     if file and to == "pdf":
         output.expect_new(file)
         report = to_pdf(view)
-        file.write_bytes(report.pdf)
+        write_private(file, report.pdf)
         notice = [line(("! ", "bold yellow"), report.notice)] if report.notice else []
         document |= {"unprintable": list(report.unprintable), "file": str(file)}
         call.show(document, line(("✓ ", "bold green"), f"wrote {file}"), *notice)
@@ -147,5 +153,5 @@ def export(
         output.hand_over({**document, "text": text}, text, file, call.as_json)
 
 
-for other in (patterns, replay, screening):
+for other in (doubt, patterns, replay, screening):
     app.add_typer(other.app)

@@ -1,0 +1,209 @@
+"""Claims: which worker performs a run, and what it is about to change.
+
+The claims of a run are numbered without gaps, and the number is in the key, so of two workers that write the same
+number one succeeds. A worker claims a run to take it over, and claims it again, with the next number, to announce a
+call that changes the world. So it can announce nothing once another worker has followed it, however long it slept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from seedbed.errors import InDoubt, NotFound, RunTaken, StoreError
+from seedbed.runs.history import ends_of, start_of
+from seedbed.runs.journal import Journal
+from seedbed.runs.run import Call
+from seedbed.runs.worker_presence import is_alive, may_count_as_gone, seconds
+from seedbed.storage.store import Fact, Json, Query, Store, digest, now
+
+NO_WORKER = ""
+
+
+class Holder(NamedTuple):
+    """The worker that performs a run, and when it last claimed it."""
+
+    worker: str
+    at: datetime
+
+
+class Announced(NamedTuple):
+    """A call that was announced and, if a person found out whether it has happened, what that person told."""
+
+    fact: Fact
+    settled: Json | None = None
+
+
+def claims_of(store: Store, run: str) -> list[Fact]:
+    """The claims of a run, in order."""
+    return list(store.facts(Query(kind="claim", subject=run)))
+
+
+def claim_fact(run: str, number: int, body: Json, at: datetime, by: str) -> Fact:
+    return Fact(kind="claim", key=f"{run}@{number}", subject=run, at=at, by=by, body=body)
+
+
+def holder_of(store: Store, run: str) -> Holder | None:
+    """Who performs a run, dead or alive; None if it has ended or was left. Raises NotFound."""
+    claims = claims_of(store, run)
+    if any(end.body["claim"] == len(claims) for end in ends_of(store, run)):
+        return None
+    last = claims[-1] if claims else start_of(store, run)
+    return Holder(last.body["worker"], last.at) if last.body["worker"] else None
+
+
+def is_taken(store: Store, run: str) -> bool:
+    """Whether a worker performs a run and may be alive. Raises NotFound."""
+    holder = holder_of(store, run)
+    return holder is not None and is_alive(holder.worker, run, holder.at, store, now())
+
+
+def announced_calls(store: Store, run: str | None = None) -> dict[str, Announced]:
+    """The calls that a run, or any, has announced, by the keys of their results."""
+    before = store.facts(Query(kind="intent", subject=run))  # older runs announced them so
+    calls = {fact.key.removeprefix("intent "): Announced(fact) for fact in before}
+    for fact in store.facts(Query(kind="claim", subject=run)):
+        if "settled" in fact.body:
+            calls[fact.body["call"]] = Announced(calls[fact.body["call"]].fact, fact.body)
+        elif "call" in fact.body:
+            calls[fact.body["call"]] = Announced(fact)
+    return calls
+
+
+def idempotency_key(key: str) -> str:
+    """What a tool receives with the call of that key: the same whenever its run is resumed, and for no other call."""
+    return digest("call", key)[3:35]
+
+
+class Claims:
+    """The claims of one worker on a run.
+
+    Once it has lost the run to another worker, or has left a call in doubt, it can do nothing more in it: `stopped` is
+    the error that says so.
+    """
+
+    def __init__(self, journal: Journal, run: str, by: str, clock: Callable[[], datetime]) -> None:
+        self.number = 0
+        """Of the last claim that this worker knows of. The start of a run is its claim 0."""
+        self.announced: dict[str, Announced] = {}
+        self.stopped: InDoubt | RunTaken | None = None
+        self.held = False
+        """Whether others may see that this worker has the run."""
+        self._sure = True
+        """Whether all claims that this worker wrote are known to be stored or not."""
+        self._journal, self._run, self._by, self._clock = journal, run, by, clock
+        self._writing = asyncio.Lock()
+
+    async def begin(self, starting: Awaitable[bool]) -> None:
+        """Store the start of a new run. Raises RunTaken if another worker is quicker."""
+        self.held = True
+        if not await starting:
+            raise self._stop(self._taken())
+
+    async def take(self) -> None:
+        """Take a run over from whoever had it. Raises RunTaken if another worker is quicker."""
+        self.held = True
+        await self._write({})
+
+    async def once(self, key: str, tool: str, arguments: Json, work: Callable[[], Awaitable[Json]]) -> Json:
+        """The result of a call that changes the world. It is announced before, so that no worker repeats it.
+
+        Raises RunTaken if another worker has the run; InDoubt if the call was announced before and has no result, or
+        if it is cut off now.
+        """
+        known = self.announced.get(key)
+        if known and known.settled is None:
+            raise self._stop(self._doubt(key, f"found {tool} begun and not ended"))
+        if known and known.settled and known.settled["settled"] == "done":
+            return _settled_call(known)
+        began = seconds()
+        try:
+            await self._write({"what": tool, "call": key, "arguments": arguments})
+            if may_count_as_gone(since=began):
+                await self.expect()
+            return await work()
+        except InDoubt as cut_off:
+            raise self._stop(self._doubt(key, str(cut_off))) from cut_off
+        except asyncio.CancelledError:
+            self._stop(self._doubt(key, f"found {tool} cancelled"))
+            raise
+
+    def check(self) -> None:
+        """Raise what stopped this worker, if anything did."""
+        if self.stopped:
+            raise self.stopped
+
+    async def expect(self) -> None:
+        """Raise RunTaken if another worker has claimed the run since this one did."""
+        async with self._writing:
+            claims = await asyncio.to_thread(claims_of, self._journal.store, self._run)
+            if len(claims) > self.number:
+                raise self._stop(self._taken())
+
+    def release(self) -> None:
+        """The end of the run is stored, and so it is free: unless the store lost our connection after it took a claim
+        which we do not know of."""
+        self.held = not self._sure
+
+    def leave(self) -> bool:
+        """Record that this worker has left the run, if it still has it, so that others need not wait.
+
+        Returns false if the store cannot be reached.
+        """
+        store, worker = self._journal.store, self._journal.worker
+        try:
+            while self.held and (holder := holder_of(store, self._run)) and holder.worker == worker:
+                number = len(claims_of(store, self._run)) + 1
+                if store.append([claim_fact(self._run, number, {"worker": NO_WORKER}, self._clock(), self._by)]):
+                    break
+        except NotFound:  # it has not even begun
+            pass
+        except StoreError:
+            return False
+        self.held = False
+        return True
+
+    async def _write(self, body: Json) -> None:
+        """Add the next claim. One after the other, for none may count after one that does not."""
+        async with self._writing:
+            self.check()
+            body = {"worker": self._journal.worker, **body}
+            fact = claim_fact(self._run, self.number + 1, body, self._clock(), self._by)
+            self._sure = False
+            mine = await self._journal.add(fact)
+            self._sure = True
+            if not mine:
+                raise self._stop(self._taken())
+            self.number += 1
+
+    def _stop(self, error: InDoubt | RunTaken) -> InDoubt | RunTaken:
+        if not isinstance(self.stopped, RunTaken):
+            self.stopped = error
+        self.held &= not isinstance(error, RunTaken)
+        return error
+
+    def _taken(self) -> RunTaken:
+        return RunTaken(f"run {self._run[:10]}: found that another worker has taken it; expected it to be free")
+
+    def _doubt(self, key: str, found: str) -> InDoubt:
+        run = self._run[:10]
+        return InDoubt(
+            f"run {run}: {found}, so it may have happened; expected its result. Check whether it has happened, then: "
+            f"seedbed runs settle {run} {idempotency_key(key)[:10]} done|not-done --because REASON, and "
+            f"seedbed run --resume {run}"
+        )
+
+
+def _settled_call(call: Announced) -> Json:
+    """The record of a call that has happened, as a person told."""
+    assert call.settled is not None
+    return Call(
+        tool=call.fact.body["what"],
+        arguments=call.fact.body.get("arguments") or {},
+        result=call.settled["result"],
+        error="",
+        changes=True,
+        latency_seconds=0.0,
+    ).body()

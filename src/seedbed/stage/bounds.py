@@ -1,0 +1,50 @@
+"""Bounds: what holds for every run inside another run or a search: its rules, its money, and how tools act."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+from seedbed.playbooks.playbook import Playbook
+from seedbed.spending.ledger import Ledger
+from seedbed.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RunBounds:
+    """The playbooks whose rules hold here too, the ledger that everything is also paid from, and whether tools may act
+    on the world. `run` is the run around, if there is one, and `store` where it is recorded."""
+
+    playbooks: tuple[Playbook, ...] = ()
+    ledger: Ledger | None = None
+    real_tools: bool = True
+    run: str = ""
+    store: Store | None = None
+
+
+_bounds: ContextVar[RunBounds] = ContextVar("bounds", default=RunBounds())  # noqa: B039 - it is frozen
+
+
+def bounds() -> RunBounds:
+    """The bounds of where this is called."""
+    return _bounds.get()
+
+
+@contextmanager
+def bounded(by: RunBounds) -> Iterator[None]:
+    """A block with these bounds, in all tasks and threads that are started in it."""
+    token = _bounds.set(by)
+    try:
+        yield
+    finally:
+        _bounds.reset(token)
+
+
+@contextmanager
+def under(*playbooks: Playbook) -> Iterator[None]:
+    """A block in which the rules of these playbooks hold as well."""
+    now = bounds()
+    with bounded(replace(now, playbooks=tuple(dict.fromkeys((*playbooks, *now.playbooks))))):
+        yield

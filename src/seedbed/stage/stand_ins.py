@@ -1,0 +1,95 @@
+"""Stand-ins: what acts in place of tools outside live runs, so that nothing that is only tried changes the world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any, Literal
+
+from seedbed.errors import Problem, SettingsError
+from seedbed.playbooks.playbook import Playbook
+from seedbed.stage.bounds import bounds
+from seedbed.stage.tools import Tool, as_tool, takes_key
+
+FOUR_WAYS = (
+    "If one only reads, declare it: effect reads. For others there are four ways: a function that acts in its place, "
+    "simulated=; a sandbox that is made for each run and thrown away, sandbox=; recorded results: seedbed compare "
+    "--replay N; or really acting, if you say so: --real-tools (in Python: seedbed.open(real_tools=True))."
+)
+
+
+class StandIns(dict[str, Tool]):
+    """The tools of a run in which nothing acts on the world."""
+
+
+def expect_stand_ins(tools: Iterable[Tool]) -> None:
+    """Raises SettingsError with all tools that change the world and have no stand-in."""
+    if names := [tool.name for tool in tools if lacks_stand_in(tool)]:
+        actual = f"{', '.join(names)}, which would really change the world or send something out"
+        raise SettingsError([Problem("tools", actual, "tools that only pretend to, outside live runs", FOUR_WAYS)])
+
+
+def lacks_stand_in(tool: Tool) -> bool:
+    return tool.changes and not tool.simulated and not tool.sandbox
+
+
+def permits(playbook: Playbook, tool: Tool) -> bool:
+    """Whether a playbook, and all whose rules hold here, could ever let a tool act."""
+    return all(each.may(tool.name).answer != "forbidden" for each in (playbook, *bounds().playbooks))
+
+
+@asynccontextmanager
+async def standing_in(tools: Mapping[str, Tool]) -> AsyncIterator[StandIns]:
+    """The tools for one run outside the live ones: stand-ins where there are some; the others read, or refuse.
+
+    The sandboxes are made now and left at the end of the block. Tools with the same one share it.
+    """
+    async with AsyncExitStack() as stack:
+        made: dict[Callable[[], Any], Any] = {}
+        for sandbox in dict.fromkeys(tool.sandbox for tool in tools.values() if tool.sandbox):
+            made[sandbox] = await _entered(stack, sandbox)
+        yield StandIns({name: _stand_in(tool, made) for name, tool in tools.items()})
+
+
+async def _entered(stack: AsyncExitStack, sandbox: Callable[[], Any]) -> Any:
+    """What a sandbox offers; a context manager that is not async may take its time, so that it gets a thread."""
+    made = await asyncio.to_thread(sandbox)
+    if hasattr(made, "__aenter__"):
+        return await stack.enter_async_context(made)
+    if hasattr(made, "__enter__"):
+        offered = await asyncio.to_thread(made.__enter__)
+
+        async def leave(*error: Any) -> None:
+            await asyncio.to_thread(made.__exit__, *error)
+
+        stack.push_async_exit(leave)
+        return offered
+    return made
+
+
+def _stand_in(tool: Tool, made: Mapping[Callable[[], Any], Any]) -> Tool:
+    if tool.simulated:
+        return _acting(tool, tool.simulated, "simulated")
+    if tool.sandbox:
+        return _acting(tool, _offered(tool.name, made[tool.sandbox]), "sandbox")
+    if not tool.changes:
+        return tool
+
+    async def refuse(**_: Any) -> None:
+        expect_stand_ins([tool])
+
+    return _acting(tool, refuse, "simulated")
+
+
+def _acting(tool: Tool, function: Callable[..., Any], acts: Literal["simulated", "sandbox"]) -> Tool:
+    return replace(tool, function=function, acts=acts, takes_key=takes_key(function))
+
+
+def _offered(name: str, sandbox: Any) -> Callable[..., Any]:
+    function = sandbox.get(name) if isinstance(sandbox, Mapping) else getattr(sandbox, name, None)
+    if function is None:
+        expected = f"one with a function called {name}"
+        raise SettingsError([Problem(f"tool {name}: sandbox", f"a {type(sandbox).__name__} without it", expected)])
+    return as_tool(function).function

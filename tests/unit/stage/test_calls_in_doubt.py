@@ -1,0 +1,289 @@
+"""What a tool may have done is not done twice; a run whose record cannot be kept is no completed one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from broken_store import Broken
+from langchain_core.tools import StructuredTool
+
+from seedbed.errors import InDoubt, RunError, RunTaken, StoreError
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.history import recent
+from seedbed.settings import Settings
+from seedbed.stage.stage import Stage
+from seedbed.stage.tools import Tool, tool
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Fact, Query, Store
+from seedbed.workspace import Workspace
+
+PAYS = Playbook.from_document({"program": f"{__name__}:pays"})
+keys: list[str] = []
+
+
+class ReadTimeout(Exception):
+    """As libraries for HTTP have it."""
+
+
+async def pays(task: Mapping[str, Any], stage: Stage) -> Any:
+    try:
+        return await stage.call("pay", usd=7)
+    except RunError:
+        if task.get("catches"):
+            return "never mind"
+        raise
+
+
+def desk(*tools: Any, store: Store | None = None) -> Workspace:
+    space = Workspace(Settings(by="ann"), store or MemoryStore())
+    space.tools = list(tools)
+    return space
+
+
+def raising(error: Exception, *, changes: bool = True) -> Tool:
+    async def pay(usd: int) -> str:
+        raise error
+
+    return tool(pay, changes=changes)
+
+
+async def hangs(usd: int) -> str:
+    await asyncio.sleep(60)
+    return "late"
+
+
+@pytest.mark.parametrize(
+    "pay",
+    [
+        tool(hangs, changes=True, name="pay", timeout_seconds=0.01),
+        raising(TimeoutError()),
+        raising(ReadTimeout("no answer")),
+        raising(ConnectionResetError()),
+    ],
+)
+@pytest.mark.parametrize("catches", [False, True])
+async def test_a_changing_call_without_an_answer_is_in_doubt_and_ends_its_run(pay: Tool, catches: bool) -> None:
+    space = desk(pay)
+    with pytest.raises(InDoubt, match="may have happened"):
+        await space.run(PAYS, catches=catches)
+    (doubt,) = space.runs.doubts()
+    run = space.runs.get(doubt.run)
+    assert (run.status, doubt.tool, doubt.arguments) == ("failed", "pay", {"usd": 7})
+    assert list(space.store.facts(Query(kind="call"))) == []
+    space.tools = [tool(paid, changes=True, name="pay")]
+    with pytest.raises(InDoubt, match=rf"seedbed runs settle {run.id[:10]} {doubt.call[:10]}"):
+        await space.runs.resume(run)
+    space.runs.settle(run, "pay", done=False, because="the bank shows nothing")
+    assert (await space.runs.resume(run)).output == "paid"
+
+
+async def paid(usd: int) -> str:
+    return "paid"
+
+
+@pytest.mark.parametrize("pay", [raising(RunError("declined")), raising(ValueError("bad account"))])
+async def test_a_changing_call_that_says_it_failed_has_failed(pay: Tool) -> None:
+    space = desk(pay)
+    assert (await space.run(PAYS, catches=True)).output == "never mind"
+    assert space.runs.doubts() == []
+
+
+async def test_a_reading_call_without_an_answer_has_failed_and_is_tried_again_when_its_run_is_resumed() -> None:
+    space = desk(raising(TimeoutError(), changes=False))
+    with pytest.raises(RunError, match="no answer in time"):
+        await space.run(PAYS)
+    (run,) = recent(space.store, 5)
+    assert (run.status, space.runs.doubts()) == ("failed", [])
+    space.tools = [tool(paid, name="pay")]
+    done = await space.runs.resume(run)
+    assert (done.output, [call.error for call in done.calls]) == ("paid", [""])
+    assert space.runs.get(run) == done
+
+
+# Idempotency keys
+
+
+async def keyed(usd: int, idempotency_key: str) -> str:
+    """Pay."""
+    keys.append(idempotency_key)
+    if len(keys) == 1:
+        raise TimeoutError
+    return "paid"
+
+
+@pytest.mark.parametrize("langchain", [False, True])
+async def test_a_tool_that_asks_for_a_key_gets_the_same_for_a_call_whenever_it_is_made(langchain: bool) -> None:
+    keys.clear()
+    told = {"coroutine": keyed, "name": "pay", "metadata": {"changes": True}}
+    pay = StructuredTool.from_function(**told) if langchain else tool(keyed, changes=True, name="pay")
+    space = desk(pay)
+    with pytest.raises(InDoubt):
+        await space.run(PAYS)
+    (doubt,) = space.runs.doubts()
+    space.runs.settle(doubt.run, "pay", done=False, because="the bank shows nothing")
+    run = await space.runs.resume(doubt.run)
+    await space.run(PAYS)
+    first, again, other = keys
+    assert first == again == doubt.call
+    assert other != first
+    assert [call.arguments for call in run.calls] == [{"usd": 7}]  # rules and people do not see it
+
+
+async def forges(task: Mapping[str, Any], stage: Stage) -> Any:
+    return await stage.call("pay", usd=7, idempotency_key="mine")
+
+
+async def test_nobody_else_gives_the_key() -> None:
+    keys.clear()
+    space = desk(tool(keyed, changes=True, name="pay"))
+    with pytest.raises(RunError, match="idempotency_key"):
+        await space.run(Playbook.from_document({"program": f"{__name__}:forges"}))
+    assert keys == []
+
+
+# What a person allowed
+
+
+asked: list[int] = []
+
+
+async def looks(usd: int) -> str:
+    asked.append(usd)
+    return "paid"
+
+
+async def forks(task: Mapping[str, Any], stage: Stage) -> Any:
+    await stage.ask("clerk", "Shall I?")
+    return await stage.call("pay", usd=7)
+
+
+@pytest.mark.parametrize("mode", ["fork:1", "lenient", "strict"])
+async def test_a_replay_does_not_repeat_what_a_person_allowed_whatever_the_tool_says_of_itself(mode: str) -> None:
+    asked.clear()
+
+    async def yes(action: str, because: str) -> bool:
+        return True
+
+    clerk = {"use": "scripted", "args": {"replies": {".": "yes"}}}
+    space = Workspace(Settings(by="ann", models={"m": clerk}), MemoryStore())
+    space.tools, space.resources.confirm = [tool(looks, name="pay")], yes
+    book = {"roles": {"clerk": {"model": "m"}}, "program": f"{__name__}:forks"}
+    run = await space.run(Playbook.from_document({**book, "rules": {"confirm": ["pay"]}}))
+    for playbook in (None, Playbook.from_document(book)):
+        replayed, missed = await space.runs.replay(run, playbook, mode=mode)
+        assert (replayed.output == "paid") != missed
+    assert asked == [7]
+
+
+# Failures of the store
+
+
+class Filling(Broken):
+    """A disk that is full after so many facts of turns."""
+
+    def __init__(self, within: Store, turns: int) -> None:
+        super().__init__(within)
+        self.turns = turns
+
+    def append(self, facts: Iterable[Fact]) -> int:
+        every = list(facts)
+        self.turns -= sum(fact.kind == "turn" for fact in every)
+        self.writes = self.turns >= 0
+        return super().append(every)
+
+
+LOOP: dict[str, Any] = {
+    "roles": {"w": {"model": "m"}},
+    "steps": [
+        {"name": "draft", "role": "w", "prompt": "draft {q}"},
+        {"name": "better", "role": "w", "prompt": "improve {draft}", "until": {"settled": 1.0, "at_most": 12}},
+        {"name": "end", "role": "w", "prompt": "end {better}"},
+    ],
+}
+
+
+def talk(store: Store) -> Workspace:
+    replies = {"^plan": "- one", ".": "fine"}
+    return Workspace(Settings(by="ann", models={"m": {"use": "scripted", "args": {"replies": replies}}}), store)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_a_full_disk_ends_no_run_as_completed_and_it_goes_on_at_once(turns: int) -> None:
+    store = Filling(MemoryStore(), turns)
+    space = talk(store)
+    book = Playbook.from_document(LOOP)
+    with pytest.raises(StoreError):
+        await space.run(book, q="why")
+    assert [run.status for run in recent(store, 5)] == ["running"]
+    store.turns, store.writes = 1000, True
+    (run,) = recent(store, 5)
+    whole = await talk(MemoryStore()).run(book, q="why", seed=run.seed)
+    other = talk(store)  # of the same process
+    done = await other.runs.resume(run)
+    assert (done.status, done.output, len(done.turns)) == ("completed", whole.output, len(whole.turns))
+
+
+class Hiccup(Broken):
+    """A store that loses one fact of a turn, and works again at once."""
+
+    def __init__(self, within: Store, turn: int) -> None:
+        super().__init__(within)
+        self.turn = turn
+
+    def append(self, facts: Iterable[Fact]) -> int:
+        every = list(facts)
+        self.turn -= sum(fact.kind == "turn" for fact in every)
+        self.writes = self.turn != 0 or not any(fact.kind == "turn" for fact in every)
+        return super().append(every)
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3, 4])
+@pytest.mark.parametrize("opens", [False, True])
+async def test_an_answer_that_the_store_loses_is_not_gone_on_without(turn: int, opens: bool) -> None:
+    steps: list[dict[str, Any]] = [{"name": "plan", "role": "w", "prompt": "plan {q}", "opens": {"input": "q"}}]
+    book = Playbook.from_document({**LOOP, "steps": [*(steps if opens else []), *LOOP["steps"]]})
+    store = Hiccup(MemoryStore(), turn)
+    with pytest.raises(StoreError):
+        await talk(store).run(book, q="why", seed=1)
+    run = next(run for run in recent(store, 9) if not run.parent)
+    assert run.status == "failed"
+    whole = await talk(MemoryStore()).run(book, q="why", seed=1)
+    done = await talk(store).runs.resume(run)
+    assert (done.output, len(done.turns)) == (whole.output, len(whole.turns))
+    assert [child.status for child in done.children] == ["completed"] * len(whole.children)
+
+
+async def test_a_run_whose_end_could_not_be_recorded_is_left_as_soon_as_the_store_is_back() -> None:
+    store = Filling(MemoryStore(), 1)
+    space, book = talk(store), Playbook.from_document(LOOP)
+    with pytest.raises(StoreError):
+        await space.run(book, q="why")
+    (run,) = recent(store, 5)
+    assert not list(store.facts(Query(kind="claim", subject=run.id)))
+    store.turns, store.writes = 1000, True
+    await space.run(book, q="how")
+    (left,) = store.facts(Query(kind="claim", subject=run.id))
+    assert left.body == {"worker": ""}
+
+
+async def test_a_run_that_is_under_way_is_not_resumed_beside_itself() -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def pay(usd: int) -> str:
+        began.set()
+        await go.wait()
+        return "paid"
+
+    space = desk(tool(pay, changes=True))
+    working = asyncio.ensure_future(space.run(PAYS))
+    await began.wait()
+    (run,) = recent(space.store, 5)
+    for other in (space, desk(tool(pay, changes=True), store=space.store)):
+        with pytest.raises(RunTaken, match="under way"):
+            await other.runs.resume(run)
+    assert space.runs.doubts() == []
+    go.set()
+    assert (await working).output == "paid"
