@@ -187,10 +187,10 @@ class Claims:
     def _taken(self) -> RunTaken:
         return RunTaken(f"run {self._run[:10]}: found that another worker has taken it; expected it to be free")
 
-    def _doubt(self, key: str, found: str) -> InDoubt:
+    def _doubt(self, key: str, problem: str) -> InDoubt:
         run = self._run[:10]
         return InDoubt(
-            f"run {run}: {found}, so it may have happened; expected its result. Check whether it has happened, then: "
+            f"run {run}: {problem}, so it may have happened; expected its result. Check whether it has happened, then: "
             f"seedbed runs settle {run} {idempotency_key(key)[:10]} done|not-done --because REASON, and "
             f"seedbed run --resume {run}"
         )

@@ -65,12 +65,12 @@ def settle(store: Store, run: str, call: str, *, done: bool, because: str, by: s
     if is_taken(store, run):
         raise RunTaken(f"run {run[:10]}: found it under way; expected it to be free. Wait for its end")
     doubts = calls_in_doubt(store, run)
-    found = [each for each in doubts if each.call.startswith(call) or each.tool == call]
-    if len(found) != 1:
+    meant = [each for each in doubts if each.call.startswith(call) or each.tool == call]
+    if len(meant) != 1:
         which = ", ".join(f"{each.call[:10]} ({each.tool})" for each in doubts) or "none"
-        raise NotFound(f"run {run[:10]}: found {len(found)} calls {shown(call)} in doubt; expected one of: {which}")
+        raise NotFound(f"run {run[:10]}: found {len(meant)} calls {shown(call)} in doubt; expected one of: {which}")
     answer = {"settled": "done" if done else "not done", "result": result, "because": because.strip()}
-    body = {"worker": NO_WORKER, "call": found[0].key, **answer}
+    body = {"worker": NO_WORKER, "call": meant[0].key, **answer}
     if not store.append([claim_fact(run, len(claims_of(store, run)) + 1, body, now(), by)]):
         raise RunTaken(f"run {run[:10]}: found that a worker has just taken it; expected it to be free")
-    return found[0]
+    return meant[0]

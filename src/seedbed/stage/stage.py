@@ -34,7 +34,7 @@ from seedbed.stage.model_choice import (
     turn_of,
 )
 from seedbed.stage.permission import ActionRules, unconfirmed
-from seedbed.stage.tools import KEY, Tool
+from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import within
 
@@ -253,21 +253,18 @@ class Stage:
             raise RunError(f"found no tool {tool!r}; expected one of: {known}{f'. {near}' if near else ''}")
         chosen = self._tools[tool]
         arguments = deepcopy(arguments)  # the program must not alter what a person confirms
-        if KEY in arguments and chosen.takes_key:
-            raise RunError(f"tool {tool}: found {KEY} among its arguments; expected none: every call is given its own")
         await self._require_permission(tool, arguments, confidence)
         confirmed = any(each.point == f"{CONFIRM}{tool}" for each in self.recorder.decisions)
-        risky = chosen.acts == "really" and (chosen.changes or confirmed)
-        given, acted = arguments, False
-        if chosen.takes_key:
-            given = {**arguments, KEY: idempotency_key(self.recorder.next_key("call", tool, arguments))}
+        risky, acted = chosen.acts == "really" and (chosen.changes or confirmed), False
+        # From here until it is recorded nothing may be awaited: the key is that of the next such request.
+        with_key = chosen.with_key(arguments, idempotency_key(self.recorder.next_key("call", tool, arguments)))
 
         async def work() -> Json:
             nonlocal acted
             acted, began = True, time.perf_counter()
             result, error = None, ""
             try:
-                result = await chosen.use(given)
+                result = await chosen.use(with_key)
             except RunError as wrong:
                 if risky and isinstance(wrong, InDoubt):
                     raise

@@ -68,6 +68,14 @@ class Tool:
         defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
         return {**defaults, **arguments}
 
+    def with_key(self, arguments: dict[str, Any], key: str) -> dict[str, Any]:
+        """The arguments of a call with its idempotency key, if the function takes one. Raises RunError."""
+        if not self.takes_key:
+            return arguments
+        if KEY in arguments:
+            raise RunError(f"tool {self.name}: found {KEY} as an argument; expected none: each call is given its own")
+        return {**arguments, KEY: key}
+
     async def use(self, arguments: dict[str, Any]) -> Any:
         """The function's result. Raises RunError if the arguments do not fit, or if it fails; InDoubt if it does not
         answer, be it that it takes too long or that a connection breaks: it may have done its work."""

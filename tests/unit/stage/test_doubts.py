@@ -144,6 +144,23 @@ async def test_nobody_else_gives_the_key() -> None:
     assert keys == []
 
 
+async def twice(task: Mapping[str, Any], stage: Stage) -> Any:
+    return await asyncio.gather(stage.call("pay", usd=7), stage.call("pay", usd=7))
+
+
+async def test_two_equal_calls_at_a_time_have_two_keys() -> None:
+    keys[:] = ["before"]
+
+    async def yes(action: str, because: str) -> bool:
+        await asyncio.sleep(0)
+        return True
+
+    space = desk(tool(keyed, changes=True, name="pay"))
+    space.resources.confirm = yes
+    await space.run(Playbook.from_document({"program": f"{__name__}:twice", "rules": {"confirm": ["pay"]}}))
+    assert len({*keys}) == 3
+
+
 # What a person allowed
 
 
