@@ -25,7 +25,8 @@ SCRIPTED = {"one": {"use": "scripted", "args": {"replies": {".": "yes"}}}}
 
 def plan(steps: int = 1) -> Playbook:
     asked = [{"name": f"s{n}", "role": "a", "prompt": "{q}"} for n in range(steps)]
-    return Playbook.from_document({"inputs": ["q"], "roles": {"a": {"model": "one"}}, "steps": asked})
+    rules = {"allow": ["pay"]}
+    return Playbook.from_document({"inputs": ["q"], "roles": {"a": {"model": "one"}}, "steps": asked, "rules": rules})
 
 
 def free(url: str) -> dict[str, Any]:

@@ -282,8 +282,8 @@ def compare(
 def _show_estimate(call: Invocation, space: Workspace, sides: Sides, evidence: EvidenceOptions, how: Comparing) -> None:
     """Print what all tasks would take; most comparisons stop sooner, as --plan says."""
     runs = (evidence.replay or space.datasets.size(str(evidence.on))) * how.replicates
-    first, *others = [space.runs.estimate(each, runs) for each in (sides.control, *sides.candidates.values())]
-    expected = sum(others, first)
+    others = (space.runs.estimate(candidate, runs) for candidate in sides.candidates.values())
+    expected = sum(others, space.runs.estimate(sides.control, runs))
     call.show(expected.document(), run_views.estimate_line(expected, "at most "))
 
 
