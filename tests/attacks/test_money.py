@@ -209,6 +209,21 @@ def test_of_processes_that_start_at_once_the_first_in_the_store_count() -> None:
         one.confirm(first)
 
 
+def test_a_run_that_is_resumed_counts_once_with_all_that_it_cost() -> None:
+    store, settings = MemoryStore(), Settings(quota=Quota(runs_per_day=2, usd_per_day=1.0))
+    spending = Spending(settings, store, lambda: NOON)
+    for number, usd in enumerate((0.3, 0.4), 1):
+        first = spending.start("r1")
+        key, parent = "r1" if number == 1 else f"r1@{number}", {"parent": "", "turns": 1}
+        store.append([Fact(kind="start", key="r1", subject="p", at=NOON, by="ada", body=parent)])
+        store.append([Fact(kind="run", key=key, subject="p", at=NOON, by="ada", body=parent, value=usd)])
+        spending.end(first, usd)
+    for each in (spending, Spending(settings, store, lambda: NOON)):
+        each.start("r2").usd = 0.4
+        with pytest.raises(QuotaSpent, match=r"2 runs within a day; .* \$1\.10 spent within a day"):
+            each.start("r3")
+
+
 def test_a_quota_in_money_counts_what_other_processes_paid() -> None:
     store, settings = MemoryStore(), Settings(quota=Quota(usd_per_day=1.0))
     spending = Spending(settings, store, lambda: NOON)
@@ -234,7 +249,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 async def test_random_runs_against_a_provider_that_lies_never_cost_more_than_they_may(study: Any) -> None:
-    for each in await study.study(60, seed=7):
+    for each in await study.study(30, seed=7):
         assert each.bill.usd <= each.limit * (1 + 1e-9)
         assert each.recorded >= each.bill.usd * (1 - 1e-9)
 

@@ -6,10 +6,11 @@ import asyncio
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from seedbed.errors import QuotaSpent
+from seedbed.errors import QuotaSpent, StoreError
 from seedbed.settings import Quota, Settings
 from seedbed.spending.ledger import dollars
 from seedbed.storage.store import Fact, Json, Query, Store
@@ -80,15 +81,14 @@ class Spending:
 
     def start(self, run: str = "") -> Expense:
         """Count another run. Raises QuotaSpent if the quota leaves no room for it."""
-        expense = Expense(self._clock(), run=run)
+        at = self._clock()
         if self._quota == Quota():
-            return expense
-        self._refresh(expense.at)
-        self._expect_room(self._expenses.values())
-        self._expenses[f"{run}/{uuid.uuid4().hex}"] = expense
-        if run:
-            self._mine[run] = expense
-        self._note_levels(expense.at)
+            return Expense(at, run=run)
+        self._refresh(at)
+        self._expect_room(each for each in self._expenses.values() if not run or each.run != run)
+        expense = self._expenses.setdefault(run or uuid.uuid4().hex, Expense(at, run=run))  # a resumed run is known
+        self._mine[run] = expense
+        self._note_levels(at)
         return expense
 
     def confirm(self, expense: Expense) -> None:
@@ -102,10 +102,11 @@ class Spending:
             self._expect_room(before)
 
     def end(self, expense: Expense, usd: float) -> None:
-        """Count what a run has cost."""
-        expense.usd = usd
+        """Count what a run has cost since it started here."""
+        expense.usd += usd
         if self._quota != Quota():
-            self._refresh(self._clock())
+            with suppress(StoreError):  # the run itself says that the store is gone
+                self._refresh(self._clock())
             self._mine.pop(expense.run, None)
             self._note_levels(self._clock())
 
@@ -116,7 +117,8 @@ class Spending:
         at = self._clock()
         if self._looked is None or at >= self._looked + LOOK_EVERY:
             self._looked = at
-            await asyncio.to_thread(self._note_unusual, at)
+            with suppress(StoreError):
+                await asyncio.to_thread(self._note_unusual, at)
         fresh = [notice for key, notice in self._notices.items() if key not in self._sent]
         self._sent.update(notice.key for notice in fresh)
         return fresh
