@@ -29,12 +29,14 @@ def turn_of(step: str, role: str, messages: Sequence[Message], seed: int, answer
         confidence=reply.confidence,
         notices=_notices(answer),
         uncounted_tokens=answer.uncounted_tokens,
+        unpriced=answer.unpriced,
     )
 
 
 def _notices(answer: ModelAnswer) -> tuple[str, ...]:
     notices = tuple(map(str, answer.fallbacks))
     notices += tuple(f"{each.model} was asked twice: {each.error}" for each in answer.attempts if each.overtaken)
+    notices += (answer.overbilled,) if answer.overbilled else ()
     return notices if answer.reply.text.strip() else (*notices, f"{answer.reply.model} answered nothing")
 
 

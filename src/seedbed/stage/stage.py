@@ -6,8 +6,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
-from seedbed.stage.model_choice import ModelRequirements, choose_model, request_parameters, reserve_from
+from seedbed.stage.model_choice import ModelRequirements, Spender, choose_model, request_parameters
 from seedbed.stage.model_turns import emit_turn, turn_of
 from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.tools import Tool
@@ -45,6 +45,8 @@ class StageOptions:
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
     `depth` counts the runs above this one; `above` are their playbooks, whose rules hold here too, `taken` their acts.
+    `spender` says how requests are paid for; `on_start` is called when the start of the run is stored, and may refuse
+    it. A run fails that takes longer than `run_time`.
     """
 
     limits: ModelLimits | None = None
@@ -57,6 +59,9 @@ class StageOptions:
     depth: int = 0
     above: Sequence[Playbook] = ()
     taken: list[tuple[str, Json]] | None = None
+    spender: Spender = field(default_factory=Spender)
+    on_start: Callable[[], None] | None = None
+    run_time: timedelta | None = None
 
 
 class Stage:
@@ -91,7 +96,8 @@ class Stage:
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
-        self._open_run = options.open_run
+        self._open_run, self._spender = options.open_run, options.spender
+        self.on_start, self.run_time = options.on_start, options.run_time
         self._draws = count()
         if recorder.resumed and not self.depth and self.ledger.is_limited:
             self.ledger.spend(*recorder.paid_before)  # before any model is asked
@@ -138,7 +144,7 @@ class Stage:
                 messages,
                 self._limits,
                 requirements.needs,
-                reserve_from(ledger, last),
+                self._spender.reserve_from(ledger, last),
                 Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop),
                 self._pieces_of(replace(event, model=model)),
             )
@@ -209,10 +215,10 @@ class Stage:
 
     async def _record_failure(self, step: str, role: str, error: Exception, ledger: Ledger) -> None:
         """Record the cost of a turn that got no answer, if it had any."""
-        usd, tokens = ledger.spent_usd, ledger.spent_tokens
-        if usd or tokens:
+        usd, tokens, unpriced = ledger.spent_usd, ledger.spent_tokens, ledger.unpriced
+        if usd or tokens or unpriced:
             text = str(error).encode(errors="replace").decode()
-            failure = Failure(step=step, role=role, error=text, cost_usd=usd, tokens=tokens)
+            failure = Failure(step=step, role=role, error=text, cost_usd=usd, tokens=tokens, unpriced=unpriced)
             await self.recorder.record_failure(failure)
 
     async def open(self, inputs: Mapping[str, Any], *, playbook: Digest | None = None, step: str = "") -> Child:
@@ -267,6 +273,8 @@ class Stage:
                 latency_seconds=seconds,
             ).body()
 
+        if self._spender.check:
+            await self._spender.check()
         call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
         if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
             await work()
