@@ -13,6 +13,7 @@ SeedbedError
 │  ├─ ActionForbidden
 │  ├─ InDoubt             a call may have happened, or not
 │  └─ RunTaken            another worker performs it
+├─ Stopped                a person stopped the whole workspace
 ├─ StoreError             the store refused or failed
 │  ├─ NotFound
 │  ├─ RefMoved            someone moved the ref first
@@ -29,6 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import UnionType
 from typing import Any, Literal
 
@@ -50,6 +52,7 @@ __all__ = [
     "RunTaken",
     "SeedbedError",
     "SettingsError",
+    "Stopped",
     "StoreDamaged",
     "StoreError",
     "StoreTooNew",
@@ -127,15 +130,19 @@ a refusal; or a mistake of ours, which another model would not repair."""
 
 
 class ModelUnavailable(RunError):
-    """A model gave no answer. `wait_seconds` is how long its provider asks us to wait, if it says so."""
+    """A model gave no answer. `wait_seconds` is how long its provider asks us to wait, if it says so; `paid` says
+    whether it may charge for the request all the same, as for an answer that cannot be read."""
 
-    def __init__(self, message: str, why: Why = "ours", wait_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, why: Why = "ours", wait_seconds: float | None = None, *, paid: bool = False
+    ) -> None:
         super().__init__(message)
         self.why = why
         self.wait_seconds = wait_seconds
+        self.paid = paid
 
     def __reduce__(self) -> Any:
-        return type(self), (str(self), self.why, self.wait_seconds)
+        return partial(type(self), paid=self.paid), (str(self), self.why, self.wait_seconds)
 
 
 class BudgetSpent(RunError): ...
@@ -146,6 +153,13 @@ class QuotaSpent(BudgetSpent):
 
 
 class ActionForbidden(RunError): ...
+
+
+class Stopped(SeedbedError):
+    """A person stopped the whole workspace. A run that it ends can be resumed when the stop is lifted.
+
+    It is no RunError: whoever goes on after the failure of one run must not go on after this.
+    """
 
 
 class InDoubt(RunError):

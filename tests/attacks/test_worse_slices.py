@@ -89,7 +89,7 @@ async def test_whoever_watches_sees_how_the_tags_are_decided() -> None:
     assert [type(each) is Answer for each in seen[: verdict.tasks]] == [True] * verdict.tasks
     assert len(after) == len(seen) - verdict.tasks > 0
     assert (after[0].tags, after[0].open, after[-1].open, after[-1].tasks) == (6, 6, 0, verdict.slices.tasks)
-    assert status_line(after[-1], 180, 0.05).startswith("superior; is it worse on any tag? 6 of 6 tags decided")
+    assert status_line(after[-1], 180, 0.05).startswith("superior; is it worse on any tag? 0 of 6 open")
 
 
 async def test_nothing_more_is_run_where_no_channel_asks_for_it_and_the_verdict_is_the_same() -> None:

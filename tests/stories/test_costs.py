@@ -391,4 +391,4 @@ async def test_half_a_dollar_pays_three_turns_and_a_conclusion_and_the_run_says_
     assert run.turns[-1].step == "end"
     assert run.output == run.turns[-1].text != ""
     assert 0.25 < charged_usd(space) <= 0.5
-    assert run.cost_usd == pytest.approx(charged_usd(space))
+    assert charged_usd(space) <= run.cost_usd + A_TRIFLE  # the larger of their count and ours

@@ -124,6 +124,16 @@ def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
     return asyncio.run(work)
 
 
+@contextmanager
+def going_on(command: Callable[[], str]) -> Iterator[None]:
+    """Print the command that continues the work of this block, if Ctrl-C interrupts it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.warn(f"Go on: {command()}")
+        raise
+
+
 def command(
     app: typer.Typer,
     name: str | None = None,

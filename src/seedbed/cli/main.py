@@ -16,7 +16,7 @@ from typer.main import get_command, get_group
 
 from seedbed import plugins
 from seedbed.cli import output
-from seedbed.cli.output import BLOCKED, DEFECT, INTERRUPTED, PASS, USAGE
+from seedbed.cli.output import BLOCKED, DEFECT, INTERRUPTED, PASS, USAGE, typed_arguments
 from seedbed.errors import SeedbedError, in_words, shown
 
 BEGIN, VERBS, NOUNS = "Get started", "Verbs do the work", "Nouns look things up"
@@ -34,6 +34,7 @@ COMMANDS = {
         "verbs.release:rollback_app",
         "Remove a canary, or return to the previously served playbook.",
     ),
+    "stop": (VERBS, "verbs.stop", "Halt every run, search and job of the workspace at its next call."),
     "playbook": (NOUNS, "nouns.playbook.playbook", "Store, name, find, diff and merge playbooks."),
     "runs": (NOUNS, "nouns.runs.runs", "List, show, follow, replay and export runs."),
     "sessions": (NOUNS, "nouns.sessions", "Read and compare sessions recorded by another agent."),
@@ -116,6 +117,7 @@ def loaded_commands() -> dict[str, Any]:
 def main(arguments: Sequence[str], root: Any = None) -> int:
     """Do what the arguments say and return the exit code. No traceback reaches the user."""
     as_json = "--json" in arguments
+    typed_arguments[:] = arguments
     try:
         code = (root or commands()).main(args=list(arguments), prog_name="seedbed", standalone_mode=False)
     except typer.TyperException as wrong:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +30,20 @@ from rich.text import Text
 from seedbed.documents import write_private
 from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError, SettingsError
 from seedbed.reports.formats import finite
-from seedbed.reports.numbers import clipped, counted
+from seedbed.reports.numbers import amount, clipped, counted
 from seedbed.settings.secrets import redact
 
 PASS, BLOCKED, INCONCLUSIVE, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 64, 70, 130
 """The exit codes: yes; no or refused; not known yet; called wrongly; a defect of ours; Ctrl-C."""
+
+
+typed_arguments: list[str] = []
+"""The arguments of the command that is performed."""
+
+
+def same_command() -> str:
+    """The command that was typed, to be typed again."""
+    return shlex.join(["seedbed", *typed_arguments])
 
 
 class SafeConsole(Console):
@@ -232,8 +242,9 @@ def when(at: datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def money(usd: float) -> str:
-    return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:.2f}"
+def money(usd: float, unpriced: int = 0) -> str:
+    """An amount; with calls of unknown price, the least that it can be."""
+    return amount(usd, unpriced, lambda known: f"${known:.4f}" if 0 < known < 0.1 else f"${known:.2f}")
 
 
 # Errors

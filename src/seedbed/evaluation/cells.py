@@ -39,7 +39,7 @@ class Cell:
     """One (playbook, task, replicate) by one metric: the unit of evaluation, caching and resume.
 
     Without a value it was not scored: `reason` says why, and `fault` whose fault it is. A `reused` cell was paid for
-    before.
+    before. It cost at least `cost_usd` if `unpriced` calls of its run have an unknown price.
     """
 
     key: str
@@ -56,16 +56,17 @@ class Cell:
     latency_seconds: float = 0.0
     reused: bool = False
     fault: Fault = ""
+    unpriced: int = 0
 
     def fact(self, at: datetime, by: str) -> Fact:
-        body = {name: getattr(self, name) for name in _IN_BODY}
+        body = {name: getattr(self, name) for name in _IN_BODY} | ({"unpriced": self.unpriced} if self.unpriced else {})
         return Fact(kind="cell", key=self.key, subject=self.playbook, at=at, by=by, body=body, value=self.value)
 
 
 _IN_BODY = ("task", "replicate", "metric", "reason", "answer", "run", "cost_usd", "tokens", "latency_seconds")
 _columns = itemgetter(*_IN_BODY)
 _NUMBERS = {"value": "d", "cost_usd": "d", "tokens": "q", "latency_seconds": "d"}
-_NUMBERS |= {"replicate": "l", "metric": "h", "reused": "b"}
+_NUMBERS |= {"replicate": "l", "metric": "h", "reused": "b", "unpriced": "l"}
 _TEXTS = ("key", "task", "reason", "answer", "run", "fault")
 
 
@@ -159,7 +160,8 @@ class Cells(Sequence[Cell]):
         self._open()
         metric = self._names.setdefault(cell.metric, len(self._names))
         value = math.nan if cell.value is None else cell.value
-        numbers = (value, cell.cost_usd, cell.tokens, cell.latency_seconds, cell.replicate, metric, cell.reused)
+        took = (cell.cost_usd, cell.tokens, cell.latency_seconds)
+        numbers = (value, *took, cell.replicate, metric, cell.reused, cell.unpriced)
         for column, number in zip(self._numbers.values(), numbers, strict=True):
             column.append(number)
         for name, texts in self._texts.items():
@@ -219,6 +221,7 @@ class Cells(Sequence[Cell]):
         if not self._bodies:
             return
         read: dict[str, list[Any]] = {name: [] for name in _IN_BODY}
+        unpriced: list[int] = []
         try:
             for start in range(0, len(self._bodies), SOME):
                 some = self._bodies[start : start + SOME]
@@ -227,6 +230,7 @@ class Cells(Sequence[Cell]):
                     raise ValueError("not one body each")
                 for column, values in zip(read.values(), zip(*map(_columns, bodies), strict=True), strict=True):
                     column.extend(values)
+                unpriced += [body.get("unpriced", 0) for body in bodies]
         except (ValueError, KeyError, TypeError):
             name = short(self.playbook)
             raise StoreDamaged(
@@ -235,6 +239,7 @@ class Cells(Sequence[Cell]):
         read["metric"] = [self._names.setdefault(metric, len(self._names)) for metric in read["metric"]]
         read["reused"] = [True] * len(self._bodies)
         read["fault"] = [""] * len(self._bodies)
+        read["unpriced"] = unpriced
         for name, numbers in self._numbers.items():
             numbers.extend(read.get(name, ()))
         for name, texts in self._texts.items():
@@ -252,7 +257,8 @@ class Cells(Sequence[Cell]):
         if isinstance(index, slice):
             return self.take(range(len(self))[index])
         self._open()
-        value, cost, tokens, latency, replicate, metric, reused = (column[index] for column in self._numbers.values())
+        numbers = (column[index] for column in self._numbers.values())
+        value, cost, tokens, latency, replicate, metric, reused, unpriced = numbers
         return Cell(
             playbook=self.playbook,
             value=None if value != value else value,
@@ -262,6 +268,7 @@ class Cells(Sequence[Cell]):
             replicate=replicate,
             metric=list(self._names)[metric],
             reused=bool(reused),
+            unpriced=unpriced,
             **{name: texts[index] for name, texts in self._texts.items()},  # type: ignore[arg-type]
         )
 

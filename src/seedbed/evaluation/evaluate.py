@@ -224,6 +224,7 @@ async def _pay(
             run=done.id if done else "",
             cost_usd=(done.cost_usd if done else 0.0) + score.cost_usd,
             tokens=(done.tokens if done else 0) + score.tokens,
+            unpriced=(done.unpriced if done else 0) + score.unpriced,
             latency_seconds=done.latency_seconds if done else 0.0,
             reused=reused,
             fault=fault or ("metric" if score.value is None else ""),

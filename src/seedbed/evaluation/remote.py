@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from seedbed.evaluation.cells import Cell, Cells
 from seedbed.evaluation.context import EvaluationContext, TaskReplicate
@@ -78,12 +78,13 @@ class ChunkResult(Generic[T]):
     spent_tokens: int
     short: bool
     seconds: float
+    unpriced: int = 0
 
 
 def chunk_result(results: T, ledger: Ledger, began: float) -> ChunkResult[T]:
     """The result of a chunk that a worker began then, by `time.perf_counter`."""
     seconds = time.perf_counter() - began
-    return ChunkResult(results, ledger.spent_usd, ledger.spent_tokens, ledger.refused, seconds)
+    return ChunkResult(results, ledger.spent_usd, ledger.spent_tokens, ledger.refused, seconds, ledger.unpriced)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +145,7 @@ class RemoteWorkers:
             done: ChunkResult[Cells] = await self.executor.do(evaluate_chunk, chunk)
             cells, size = list(done.results), len(metrics)
             rows: list[Sequence[Cell]] = [cells[start : start + size] for start in range(0, len(cells), size)]
-            return ChunkResult(rows, done.spent_usd, done.spent_tokens, done.short, done.seconds)
+            return replace(cast("ChunkResult[Any]", done), results=rows)
 
         def lacks_score(row: Sequence[Cell]) -> bool:
             return any(cell.value is None for cell in row)
@@ -170,7 +171,7 @@ async def pay_in_chunks(
     async def do(items: Sequence[T], *, alone: bool = False) -> ChunkResult[list[ResultT]]:
         async with ledger.share(2 * workers, alone=alone) as share:
             done = await work(items, share)
-            share.spent_usd, share.spent_tokens = done.spent_usd, done.spent_tokens
+            share.spent_usd, share.spent_tokens, share.unpriced = done.spent_usd, done.spent_tokens, done.unpriced
         return done
 
     async def pay(items: Sequence[T]) -> tuple[Sequence[ResultT], float]:

@@ -17,6 +17,7 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.intervals import mean_score
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.plugins import load, optional
+from seedbed.spending.ledger import amount
 from seedbed.stats.estimates import Interval
 from seedbed.stats.scores import few_sources
 from seedbed.storage.store import Digest, Json, canonical, short
@@ -67,7 +68,8 @@ class Scorecard:
     def _repr_html_(self) -> str:
         cards = [self.of(metric) for metric in self.metrics]
         rows = [(card.metric, card.interval, card.interval.n, len(card.unscored)) for card in cards]
-        note = f"95 % intervals. All runs cost ${self.worth_usd:.4f}, of which ${self.cost_usd:.4f} was paid now."
+        worth = amount(self.worth_usd, self.worth_unpriced, "${:.4f}".format)
+        note = f"95 % intervals. All runs cost {worth}, of which ${self.cost_usd:.4f} was paid now."
         return html_table(f"Scorecard of {short(self.playbook)}", rows, ("metric", "mean", "tasks", "not scored"), note)
 
     @cached_property
@@ -204,10 +206,23 @@ class Scorecard:
         return math.fsum(self.own.column("cost_usd")[~self.own.column("reused")])
 
     @property
+    def unpriced(self) -> int:
+        """How many calls of this evaluation have an unknown price: it cost at least `cost_usd`."""
+        return int(self.own.column("unpriced")[~self.own.column("reused")].sum())
+
+    @property
     def worth_usd(self) -> float:
         """What all of its runs and their judges cost, whenever they were paid for."""
+        return self._worth("cost_usd")
+
+    @property
+    def worth_unpriced(self) -> int:
+        """How many of all its calls have an unknown price."""
+        return int(self._worth("unpriced"))
+
+    def _worth(self, name: str) -> float:
         costs: dict[str, list[float]] = {}
-        for run, cost in zip(self._columns.texts("run"), self._columns.column("cost_usd").tolist(), strict=True):
+        for run, cost in zip(self._columns.texts("run"), self._columns.column(name).tolist(), strict=True):
             if run:
                 costs.setdefault(run, []).append(cost)
         # Each cell has the cost of the run and that of its own judge, if it has one.
@@ -266,7 +281,7 @@ _UNPAID = ("the money for this evaluation was spent", "expected enough for anoth
 
 ROW = (
     *("playbook", "task", "replicate", "metric", "value", "reason", "answer", "expected", "tags", "source"),
-    *("run", "cost_usd", "tokens", "latency_seconds", "reused"),
+    *("run", "cost_usd", "tokens", "latency_seconds", "reused", "unpriced"),
 )
 """The columns of a row about a cell."""
 

@@ -22,6 +22,7 @@ from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.library import Library
 from seedbed.plugins import load, optional
 from seedbed.spending.account import Budget
+from seedbed.spending.ledger import amount
 from seedbed.stats.arrays import Direction
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 
@@ -102,7 +103,7 @@ class Evolution:
             rows += [*((name, score.within(least, most)) for name, score in scores), ("gain", sure.gain)]
         rows += [
             ("candidates", f"{len(self.pool) - 1:,} in {len(self.steps):,} steps"),
-            ("spent", f"{self.spent['runs']:,} runs, ${self.spent['usd']:.4f}"),
+            ("spent", f"{self.spent['runs']:,} runs, {amount(self.spent['usd'], self.spent.get('unpriced', 0))}"),
             ("ended", self.ended or "not yet"),
         ]
         title = "A better playbook" if self.is_confirmed else "A playbook that may be better"
@@ -174,7 +175,10 @@ class PastSearch:
 
     @property
     def spent(self) -> Json:
-        return {name: self._last.body[name] if self._last else 0 for name in ("runs", "tokens", "usd", "seconds")}
+        names = ("runs", "tokens", "usd", "seconds")
+        if self._last is None:
+            return dict.fromkeys(names, 0)
+        return {name: self._last.body[name] for name in (*names, "unpriced") if name in self._last.body}
 
     @property
     def _last(self) -> Fact | None:

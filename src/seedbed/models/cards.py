@@ -54,6 +54,11 @@ class Model:
     folder: Path = Path()
     live: BaseChatModel | None = None
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it answers inside this process, and counts its tokens itself."""
+        return self.card.class_path in _FREE
+
     def price(self, prompt_tokens: int = 0) -> tuple[float, float] | None:
         """Dollars per million prompt and completion tokens, for a prompt of that length; None if it is unknown.
 
@@ -61,7 +66,7 @@ class Model:
         """
         if self.card.usd_per_million is not None:
             return self.card.usd_per_million
-        if self.card.class_path in _FREE:
+        if self.is_here:
             return (0.0, 0.0)
         return look_up(self.card.use, self.card.args, prompt_tokens)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from seedbed.errors import ModelUnavailable, SeedbedError, shown
 from seedbed.models.cards import Model
 from seedbed.models.failures import explain
+from seedbed.models.usage import MOST_CHARACTERS, Usage, counted_tokens, read_cost, read_number, read_usage
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
@@ -28,14 +29,6 @@ class Message:
 
     role: Speaker
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens read and written."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +48,9 @@ AS_ON_ITS_CARD = Sampling()
 class Reply:
     """The answer of a model and what it took.
 
-    `model` is the name it is registered under. `usage` is zero if the provider does not report it. The cost is zero
-    and `cost_known` false if its price or its usage is unknown. `finish_reason` is the provider's word, "length" if the
+    `model` is the name it is registered under. `usage` is the larger of the provider's word and our own count of the
+    texts, and zero if the provider does not report it. The cost is zero and `cost_known` false if its price or its
+    usage is unknown. `finish_reason` is the provider's word, "length" if the
     answer was cut off. `confidence` is the mean probability of its tokens, if the provider reports them.
     `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`. Where no usage is
     reported, `uncounted_tokens` is the most that there may have been.
@@ -90,11 +84,6 @@ def merge_messages(messages: Sequence[Message]) -> list[Message]:
     return merged
 
 
-def estimated_tokens(*texts: str) -> int:
-    """About how many tokens messages with these texts have."""
-    return sum(len(text.encode(errors="replace")) // 4 + 5 for text in texts)
-
-
 async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS_ON_ITS_CARD) -> Reply:
     """Ask a model for an answer. A model that knows no seeds ignores the seed.
 
@@ -113,7 +102,8 @@ async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS
                 answer = langchain.message_of(await chat._agenerate(prompt, **options))
             else:
                 answer = await chat.ainvoke(prompt, **options)
-    return _reply(model, answer, time.perf_counter() - started)
+    _expect_short(model, len(str(answer.text)))
+    return _reply(model, answer, _own_count(messages, answer, sampling), time.perf_counter() - started)
 
 
 async def stream(
@@ -125,7 +115,7 @@ async def stream(
     """
     prompt = _langchain().to_messages((message.role, message.text) for message in messages)
     whole: AIMessageChunk | None = None
-    took = 0.0
+    took, length = 0.0, 0
     async with aclosing(model.chat.astream(prompt, **_options(model, sampling))) as pieces:  # type: ignore[type-var]
         while True:
             started = time.perf_counter()
@@ -136,12 +126,21 @@ async def stream(
             took += time.perf_counter() - started
             if piece is None:
                 break
+            length += len(text := str(piece.text))
+            _expect_short(model, length)
             whole = piece if whole is None else whole + piece
-            if text := str(piece.text):
+            if text:
                 yield text
     if whole is None:
-        raise ModelUnavailable(f"model {shown(model.name)} gave no answer: found an empty stream", "transient")
-    yield _reply(model, whole, took)
+        problem = f"model {shown(model.name)} gave no answer: found an empty stream"
+        raise ModelUnavailable(problem, "transient", paid=True)
+    yield _reply(model, whole, _own_count(messages, whole, sampling), took)
+
+
+def _expect_short(model: Model, characters: int) -> None:
+    if characters > MOST_CHARACTERS:
+        problem = f"found an answer of more than {MOST_CHARACTERS:,} characters; expected fewer"
+        raise ModelUnavailable(f"model {shown(model.name)} was cut off: {problem}", "transient", paid=True)
 
 
 def _options(model: Model, sampling: Sampling) -> dict[str, Any]:
@@ -162,7 +161,7 @@ def _explained(model: Model) -> Iterator[None]:
     except SeedbedError:
         raise
     except Exception as error:
-        why, wait_seconds = explain(error)
+        why, wait_seconds, paid = explain(error)
         text = f"{type(error).__name__}: {shown(model.redact(str(error)), 300)}"
         if isinstance(error, TimeoutError):
             text += f", with timeout_seconds: {model.card.timeout_seconds:g}"
@@ -171,19 +170,22 @@ def _explained(model: Model) -> Iterator[None]:
             f"Check its key, its network and models.{model.name} in the settings, or use another model",
             why,
             wait_seconds,
+            paid=paid,
         ) from error
 
 
-def _reply(model: Model, answer: AIMessage, latency: float) -> Reply:
-    tokens = answer.usage_metadata
-    usage = Usage(tokens["input_tokens"], tokens["output_tokens"]) if tokens else None
-    metadata = answer.response_metadata
-    cost = _cost(model, usage, metadata)
+def _reply(model: Model, answer: AIMessage, own: Usage, latency: float) -> Reply:
+    """The answer with what it took, `own` being our own count. Whatever a provider says, no answer is lost here."""
+    metadata, usage = answer.response_metadata, read_usage(answer.usage_metadata)
+    own = Usage() if model.is_here else own
+    usage = usage and usage.at_least(own)
+    cost = _cost(model, usage, own, metadata)
+    seconds = read_number(metadata.get("latency_seconds"))
     return Reply(
         text=str(answer.text),
         usage=usage or Usage(),
         cost_usd=cost or 0.0,
-        latency_seconds=metadata.get("latency_seconds", latency),
+        latency_seconds=latency if seconds is None else seconds,
         model=model.name,
         finish_reason=str(metadata.get("finish_reason") or metadata.get("stop_reason") or ""),
         cost_known=cost is not None,
@@ -191,10 +193,18 @@ def _reply(model: Model, answer: AIMessage, latency: float) -> Reply:
     )
 
 
-def _cost(model: Model, usage: Usage | None, metadata: Mapping[str, Any]) -> float | None:
-    """The cost of an answer: as its provider reports it, or by its price; None if neither is known."""
-    if isinstance(metadata.get("cost_usd"), int | float):
-        return float(metadata["cost_usd"])
+def _own_count(messages: Sequence[Message], answer: AIMessage, sampling: Sampling) -> Usage:
+    """Our own count of the texts; of the answer no more than was asked for."""
+    read, written = counted_tokens(*(message.text for message in messages)), counted_tokens(str(answer.text))
+    return Usage(read, written if sampling.max_tokens is None else min(written, sampling.max_tokens))
+
+
+def _cost(model: Model, usage: Usage | None, own: Usage, metadata: Mapping[str, Any]) -> float | None:
+    """The cost of an answer: as its provider reports it and at least that of our own count, or by its price; None if
+    neither is known."""
+    charged = read_cost(metadata.get("cost_usd"))
+    if charged is not None:
+        return max(charged, model.cost_usd(own.prompt_tokens, own.completion_tokens) or 0.0)
     if usage is not None:
         return model.cost_usd(usage.prompt_tokens, usage.completion_tokens)
     return 0.0 if model.price() == (0.0, 0.0) else None
@@ -202,8 +212,10 @@ def _cost(model: Model, usage: Usage | None, metadata: Mapping[str, Any]) -> flo
 
 def _confidence(logprobs: Any) -> float | None:
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    tokens = [token["logprob"] for token in content or () if isinstance(token, Mapping) and "logprob" in token]
-    return sum(map(math.exp, tokens)) / len(tokens) if tokens else None
+    listed = content if isinstance(content, list | tuple) else ()
+    tokens = [token.get("logprob") for token in listed if isinstance(token, Mapping)]
+    chances = [math.exp(min(each, 0.0)) for each in tokens if isinstance(each, int | float) and each == each]
+    return sum(chances) / len(chances) if chances else None
 
 
 @cache

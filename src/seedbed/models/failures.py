@@ -66,10 +66,21 @@ _CLASSES: dict[str, Why] = {
 """Exceptions without a status, by the name of their class or of one it inherits from."""
 
 
-def explain(error: BaseException) -> tuple[Why, float | None]:
-    """Why an exception was raised instead of an answer, and how many seconds its provider asks us to wait.
+_UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ClientConnectorError", "ConnectionRefusedError"})
+_UNSENT |= {"gaierror", "SSLError", "UnsupportedProtocol", "RateLimitError", "ThrottlingException", "ResourceExhausted"}
+_UNSENT |= {"InternalServerError", "ServiceUnavailableError", "OverloadedError", "ContextOverflowError"}
+_UNSENT |= {"ContextWindowExceededError"}
+"""Exceptions that show that a model did no work, by the name of their class or of one it inherits from."""
 
-    If an exception does not tell, its cause may; one that nothing explains counts as a mistake of ours.
+LATE = frozenset({504, 524})
+"""Statuses of a gateway that did not wait for the answer, which may be charged all the same."""
+
+
+def explain(error: BaseException) -> tuple[Why, float | None, bool]:
+    """Why an exception was raised instead of an answer, how many seconds its provider asks us to wait, and whether it
+    may charge for the request.
+
+    If an exception does not tell, its cause may; one that nothing explains is a failure of the model that may pass.
     """
     for each in _causes(error):
         response = getattr(each, "response", None)
@@ -77,11 +88,13 @@ def explain(error: BaseException) -> tuple[Why, float | None]:
         if isinstance(status, int):
             text = f"{each} {getattr(each, 'code', '')} {getattr(each, 'body', '')}"
             headers = getattr(response, "headers", None)
-            return explain_status(status, text), retry_after(headers) if isinstance(headers, Mapping) else None
-        for kind in type(each).__mro__:
-            if kind.__name__ in _CLASSES:
-                return _CLASSES[kind.__name__], None
-    return "ours", None
+            wait = retry_after(headers) if isinstance(headers, Mapping) else None
+            return explain_status(status, text), wait, status in LATE
+        kinds = [kind.__name__ for kind in type(each).__mro__]
+        for kind in kinds:
+            if kind in _CLASSES:
+                return _CLASSES[kind], None, _UNSENT.isdisjoint(kinds)
+    return "transient", None, True
 
 
 def explain_status(status: int, text: str) -> Why:

@@ -13,6 +13,7 @@ from seedbed.reports.numbers import TableRow, counted
 from seedbed.reports.page import Badge, Fold, PagePart, PageTable, Prose, ReportPage, Tile, Verbatim, section
 from seedbed.reports.pdf import PdfReport
 from seedbed.runs.run import Child, Failure, Run, Turn
+from seedbed.spending.ledger import amount
 from seedbed.storage.store import Json, Query, Store, canonical, short
 
 COSTS = ("model", "turns", "tokens", "US$", "seconds", "waited")
@@ -86,7 +87,7 @@ def page_of(view: RunView) -> ReportPage:
         tiles=[
             Tile("turns", f"{len(run.turns):,}", counted(len(run.calls), "tool call")),
             Tile("tokens", f"{run.tokens:,}", "with the runs that it opened"),
-            Tile("cost", f"${run.cost_usd:.4f}", "with what failed"),
+            Tile("cost", f"${run.cost_usd:.4f}", _priced(run, "with what failed")),
             Tile("latency", seconds, "of the models"),
         ],
         parts=[
@@ -138,33 +139,35 @@ def costs(run: Run) -> list[TableRow]:
     for turn in run.turns:
         by_model.setdefault(turn.model, []).append(turn)
     groups = sorted(by_model.items(), key=lambda group: -sum(turn.cost_usd for turn in group[1]))
-    tokens, usd = _sums(run.children)
-    lost_tokens, lost_usd = _sums(run.failures)
-    rows = [_cost(name, turns) for name, turns in groups]
+    rows = [_cost(name, turns, turns) for name, turns in groups]
     if run.failures:
-        rows.append(("not answered", "–", f"{lost_tokens:,}", f"{lost_usd:.4f}", "–", "–"))
+        rows.append((*_cost("not answered", [], run.failures)[:4], "–", "–"))
     if run.children:
-        rows.append(("runs it opened", "–", f"{tokens:,}", f"{usd:.4f}", "–", "–"))
-    return [*rows, _cost("all", run.turns, tokens + lost_tokens, usd + lost_usd)]
+        rows.append((*_cost("runs it opened", [], run.children)[:4], "–", "–"))
+    return [*rows, _cost("all", run.turns, [*run.turns, *run.failures, *run.children])]
 
 
-def _sums(used: Sequence[Child] | Sequence[Failure]) -> tuple[int, float]:
-    return sum(each.tokens for each in used), sum(each.cost_usd for each in used)
-
-
-def _cost(name: str, turns: Sequence[Turn], tokens: int = 0, usd: float = 0.0) -> TableRow:
-    tokens += sum(turn.tokens for turn in turns)
-    usd += sum(turn.cost_usd for turn in turns)
+def _cost(name: str, turns: Sequence[Turn], paid: Sequence[Turn | Failure | Child]) -> TableRow:
+    tokens, usd, unpriced = (sum(getattr(each, field) for each in paid) for field in ("tokens", "cost_usd", "unpriced"))
     seconds, waited = (sum(getattr(turn, field) for turn in turns) for field in ("latency_seconds", "waited_seconds"))
-    return (name, str(len(turns)), f"{tokens:,}", f"{usd:.4f}", f"{seconds:.2f}", f"{waited:.2f}")
+    cost = amount(usd, unpriced, "{:.4f}".format)
+    return (name, str(len(turns) or "–"), f"{tokens:,}", cost, f"{seconds:.2f}", f"{waited:.2f}")
+
+
+def _priced(run: Run, about: str) -> str:
+    """A remark about the cost of a run, or that it is the least that it can be."""
+    return f"at least: {counted(run.unpriced, 'call')} of unknown price" if run.unpriced else about
 
 
 def children(run: Run) -> list[TableRow]:
     """The runs that this one opened, how they ended and what they cost."""
     return [
-        (each.run[:10], each.step, each.status, f"{each.tokens:,}", f"{each.cost_usd:.4f}", outcome(each))
-        for each in run.children
+        (each.run[:10], each.step, each.status, f"{each.tokens:,}", _usd(each), outcome(each)) for each in run.children
     ]
+
+
+def _usd(each: Run | Turn | Child) -> str:
+    return amount(each.cost_usd, each.unpriced, "{:.4f}".format)
 
 
 def choices(routing: Iterable[Json]) -> list[TableRow]:
@@ -213,7 +216,7 @@ def to_pdf(view: RunView) -> PdfReport:
     ]
     document = {
         "title": view.title,
-        "about": f"{view.about}: {run.tokens:,} tokens, US$ {run.cost_usd:.4f}, {run.latency_seconds:.2f} s",
+        "about": f"{view.about}: {run.tokens:,} tokens, US$ {_usd(run)}, {run.latency_seconds:.2f} s",
         "task": [{"name": name, "value": _paragraphs(_text(value))} for name, value in run.inputs.items()],
         "turns": [_paper_turn(turn) for turn in run.turns],
         "outcome": _paragraphs(outcome(run)),
@@ -227,7 +230,7 @@ def _paper_turn(turn: Turn) -> Json:
     return {
         "step": _breakable(turn.step or turn.role, LONGEST_WORD),
         "speaker": _breakable(f"{turn.role} · {turn.model}", LONGEST_WORD),
-        "spent": f"{turn.tokens:,} tokens, US$ {turn.cost_usd:.4f}, {turn.latency_seconds:.2f} s",
+        "spent": f"{turn.tokens:,} tokens, US$ {_usd(turn)}, {turn.latency_seconds:.2f} s",
         "notices": [_breakable(notice, LONGEST_WORD) for notice in turn.notices],
         "text": _paragraphs(turn.text),
     }

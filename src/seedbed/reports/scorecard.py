@@ -112,6 +112,7 @@ def card_document(card: Scorecard, dataset: Digest = "", name: str = "") -> Json
         "reused": card.reused,
         "cost_usd": card.cost_usd,
         "worth_usd": card.worth_usd,
+        "unpriced": card.worth_unpriced,
         "latency_seconds": asdict(card.latency_seconds),
         "metrics": {metric: _metric_document(card.of(metric)) for metric in card.metrics},
         "strata": {
@@ -199,10 +200,12 @@ def _tiles(card: Scorecard) -> list[Tile]:
     seconds = "–" if took.p50 is None else f"{took.p50:.2f} s"
     slow = "no runs" if took.p95 is None or took.p99 is None else f"p95 {took.p95:.2f} s, p99 {took.p99:.2f} s"
     scored = "all scored" if not card.unscored else f"{counted(len(card.unscored), 'cell')} not scored"
+    unpriced = card.worth_unpriced
+    unknown = f"at least: {counted(unpriced, 'call')} of unknown price; " if unpriced else ""
     return [
         Tile(card.metric, mean, f"95 % interval {reach}" if reach else "too few for an interval"),
         Tile("tasks", f"{card.interval.n:,}", scored),
-        Tile("cost", f"${card.worth_usd:.4f}", f"${card.cost_usd:.4f} paid now, {card.reused:,} cells reused"),
+        Tile("cost", f"${card.worth_usd:.4f}", f"{unknown}${card.cost_usd:.4f} paid now, {card.reused:,} cells reused"),
         Tile("p50 latency", seconds, slow),
     ]
 

@@ -6,6 +6,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -44,6 +45,7 @@ def recall(store: Store, run: str) -> Run:
         failures=failures,
         tokens=total_tokens(turns, failures, children),
         cost_usd=total_cost_usd(turns, failures, children),
+        unpriced=total_unpriced(turns, failures, children),
         calls=_last_tries(store, run),
         decisions=tuple(Decision(**body) for body in entries["decision"]),
     )
@@ -61,7 +63,10 @@ def recent(store: Store, limit: int, playbook: Digest | None = None, *, children
     live = (each for each in starts if (children or not each.body["parent"]) and "replay" not in each.body)
     for start in islice(live, limit):
         ends = ends_of(store, start.key)
-        yield _read_run(ends[-1] if ends else start)
+        if len(ends) == 1 and not any(store.facts(Query(kind="claim", subject=start.key, limit=1))):
+            yield _read_run(ends[-1])
+        else:  # it has not ended, or was resumed: its entries tell what it cost so far
+            yield replace(recall(store, start.key), turns=(), calls=(), decisions=(), children=(), failures=())
 
 
 def _last_tries(store: Store, run: str) -> tuple[Call, ...]:
@@ -101,7 +106,7 @@ def _read_run(fact: Fact, **entries: Any) -> Run:
         output=body.get("output"),
         error=body.get("error", ""),
         latency_seconds=body.get("latency_seconds", 0.0),
-        **{"turns": (), "tokens": body.get("tokens", 0), "cost_usd": body.get("cost_usd", 0.0), **entries},
+        **{**{name: body.get(name, 0) for name in ("tokens", "cost_usd", "unpriced")}, "turns": (), **entries},
     )
 
 
@@ -111,6 +116,10 @@ def total_tokens(turns: Sequence[Turn], failures: Sequence[Failure], children: S
 
 def total_cost_usd(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> float:
     return sum(sum(each.cost_usd for each in paid) for paid in (turns, failures, children))
+
+
+def total_unpriced(turns: Sequence[Turn], failures: Sequence[Failure], children: Sequence[Child]) -> int:
+    return sum(sum(each.unpriced for each in paid) for paid in (turns, failures, children))
 
 
 def model_speeds(store: Store) -> dict[str, Json]:

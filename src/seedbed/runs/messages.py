@@ -11,7 +11,7 @@ from seedbed.storage.store import Fact, Json
 
 SpeakerText = tuple[str, str]
 
-UNSAID: Json = {"confidence": None, "notices": [], "uncounted_tokens": 0, "waited_seconds": 0.0}
+UNSAID: Json = {"confidence": None, "notices": [], "uncounted_tokens": 0, "unpriced": 0, "waited_seconds": 0.0}
 """The fields of a turn that are stored only where they say something."""
 
 QUOTED = 40

@@ -27,6 +27,7 @@ from seedbed.runs.history import (
     start_of,
     total_cost_usd,
     total_tokens,
+    total_unpriced,
 )
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
@@ -105,6 +106,7 @@ class Recorder:
         self._start = start.body()
         self._started = clock()
         self._began = time.perf_counter()
+        self._number: int | None = None
         self._ends = 0
         self.claims = Claims(journal, self.id, by, clock)
         self._known: dict[str, Json] = {}
@@ -130,6 +132,7 @@ class Recorder:
         if ends and ends[-1].body["status"] == "completed":
             raise RunError(f"run {run[:10]}: found it complete; expected one that was interrupted or failed")
         self._started, self._ends, self.claims.number = start.at, len(ends), len(claims_of(store, run))
+        self._number = start.number
         self.resumed = True
         self._load()
         if any(REDACTED in canonical(body) for body in (self._start, *self._known.values())):
@@ -179,7 +182,8 @@ class Recorder:
     def paid_before(self) -> tuple[float, int]:
         """The US dollars and tokens known to have been used by this run and all below it, ended or not."""
         store, family = self._journal.store, {self.id}
-        for start in store.facts(Query(kind="start", since=self._started)):  # a parent started before its children
+        # By the order in the store, not by the clock: a parent is stored before its children.
+        for start in store.facts(Query(kind="start", after=self._number)):
             if start.body["parent"] in family:
                 family.add(start.key)
         paid = (Query(kind=kind, subject=run, tag=self._paid_tag) for run in family for kind in ("turn", "failure"))
@@ -264,7 +268,7 @@ class Recorder:
             key = f"{first}@{next(tries)}"
 
         async def store(run: Run) -> Child:
-            fields = ("status", "output", "error", "tokens", "cost_usd")
+            fields = ("status", "output", "error", "tokens", "cost_usd", "unpriced")
             child = Child(run=run.id, step=step, **{name: getattr(run, name) for name in fields})
             await self._add("child", key, self.id, child.body(), child.cost_usd)
             self.children.append(child)
@@ -300,11 +304,12 @@ class Recorder:
             failures=tuple(self.failures),
             tokens=total_tokens(self.turns, self.failures, self.children),
             cost_usd=self.cost_usd,
+            unpriced=total_unpriced(self.turns, self.failures, self.children),
             latency_seconds=self._seconds(),
             **self._start,
         )
         fields = ("status", "output", "error", "tokens", "cost_usd", "latency_seconds")
-        outcome = {name: getattr(run, name) for name in fields}
+        outcome = {name: getattr(run, name) for name in fields} | ({"unpriced": run.unpriced} if run.unpriced else {})
         body = {**self._start, **outcome, "turns": len(run.turns), "seedbed": _version(), "claim": self.claims.number}
         # A resumed run ends again; the fact of its earlier end has what was paid before.
         while not await self._add("run", self._end_key(), self.playbook, body, self.paid_usd):

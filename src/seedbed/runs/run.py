@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seedbed.documents import html_table
 from seedbed.plugins import load, optional
+from seedbed.spending.ledger import amount
 from seedbed.storage.store import Digest, Json, Store, canonical, short
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ RunStatus = Literal["running", "completed", "cost_limited", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """Something that a run did, stored as a fact with this body."""
+    """Something that a run did, stored as a fact with this body.
+
+    `unpriced`, where it is, counts calls of unknown price: `cost_usd` is then the least that it can have cost.
+    """
 
     def body(self) -> Json:
         return asdict(self)
@@ -51,6 +55,7 @@ class Turn(RunEntry):
     confidence: float | None = None
     notices: tuple[str, ...] = ()
     uncounted_tokens: int = 0
+    unpriced: int = 0
 
     @property
     def tokens(self) -> int:
@@ -81,6 +86,7 @@ class Failure(RunEntry):
     error: str
     cost_usd: float
     tokens: int = 0
+    unpriced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +127,15 @@ class Child(RunEntry):
     error: str
     tokens: int
     cost_usd: float
+    unpriced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One performance of a playbook: its inputs, its turns, and its output or error.
 
-    `tokens` and `cost_usd` are those of its turns, its failures and the runs it opened.
+    `tokens` and `cost_usd` are those of its turns, its failures and the runs it opened; if `unpriced` of its calls have
+    an unknown price, it cost at least that.
     """
 
     id: str
@@ -153,20 +161,26 @@ class Run:
     """The run that opened this one, if any."""
     max_cost_usd: float | None = None
     """The limit on costs that it started with."""
+    unpriced: int = 0
     replay: Json | None = None
     """For a replay: the run it is `of`, its `mode`, and the counts of its `labels` by kind of step."""
     real_tools: bool = True
     """Whether tools that change the world acted on it; in evaluations their stand-ins act."""
 
+    @property
+    def cost(self) -> str:
+        """What it cost, as people read it."""
+        return amount(self.cost_usd, self.unpriced, "${:.4f}".format)
+
     def __repr__(self) -> str:
-        spent = f"{len(self.turns)} turns, {self.tokens:,} tokens, ${self.cost_usd:.4f}"
+        spent = f"{len(self.turns)} turns, {self.tokens:,} tokens, {self.cost}"
         return f"<Run {self.id[:10]} {self.status}, {spent}>"
 
     def _repr_html_(self) -> str:
         inputs = [(name, _text(value)) for name, value in self.inputs.items()]
         turns = [(f"{turn.step or turn.role} ({turn.model})", turn.text) for turn in self.turns[-10:]]
         end = ("error", self.error) if self.error else ("output", _text(self.output))
-        spent = f"{self.tokens:,} tokens, ${self.cost_usd:.4f}, {self.latency_seconds:.2f} s"
+        spent = f"{self.tokens:,} tokens, {self.cost}, {self.latency_seconds:.2f} s"
         note = f"Playbook {short(self.playbook)}, {len(self.turns)} turns, {spent}"
         return html_table(f"Run {self.id[:10]}: {self.status}", [*inputs, *turns, end], note=note)
 

@@ -3,7 +3,7 @@
 from seedbed.settings.channels import ChannelSettings
 from seedbed.settings.models import Card
 from seedbed.settings.secrets import is_reference, reveal, secrets, without_secrets
-from seedbed.settings.settings import ConfirmSettings, Environment, Quota, Settings, TelemetrySettings
+from seedbed.settings.settings import ConfirmSettings, Environment, LimitSettings, Quota, Settings, TelemetrySettings
 from seedbed.settings.tools import McpServer, ToolSource
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "ChannelSettings",
     "ConfirmSettings",
     "Environment",
+    "LimitSettings",
     "McpServer",
     "Quota",
     "Settings",

@@ -31,7 +31,7 @@ from seedbed.settings.models import Card, check_fallbacks
 from seedbed.settings.secrets import is_reference, reveal, secrets
 from seedbed.settings.section import Expected, Missing, Section, join, problems, refusal, require, unknown_key
 from seedbed.settings.tools import ToolSource
-from seedbed.settings.values import REFERENCE_SCHEMA, Period
+from seedbed.settings.values import REFERENCE_SCHEMA, Period, PositiveCount
 
 Environment: TypeAlias = Literal["dev", "staging", "production"]
 RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
@@ -45,6 +45,19 @@ class Quota(Section):
 
     runs_per_day: int | None = Field(default=None, ge=0)
     usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class LimitSettings(Section):
+    """What a workspace lets happen at most, whatever a model, a task or a program does.
+
+    `concurrent_runs` and `run_time` have no limit by default; a run that takes longer fails, and can be resumed. With
+    `unknown_prices: allow` a limit in money holds for the calls whose price is known; the others are counted as of
+    unknown price.
+    """
+
+    concurrent_runs: PositiveCount | None = None
+    run_time: Period | None = None
+    unknown_prices: Literal["refuse", "allow"] = "refuse"
 
 
 class TelemetrySettings(Section):
@@ -138,6 +151,7 @@ class Settings(Section):
         Expected("loop, processes, a number of processes, ray, or ray://HOST:PORT"),
     ] = "loop"
     quota: Quota = Field(default_factory=Quota)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     source: str = Field(default="", exclude=True)
 

@@ -89,7 +89,8 @@ class Account:
     @property
     def spent(self) -> Json:
         usd, tokens = self.ledger.spent_usd, self.ledger.spent_tokens
-        return {"runs": self.runs, "tokens": tokens, "usd": usd, "seconds": round(self.seconds, 3)}
+        spent: Json = {"runs": self.runs, "tokens": tokens, "usd": usd, "seconds": round(self.seconds, 3)}
+        return spent | ({"unpriced": self.ledger.unpriced} if self.ledger.unpriced else {})
 
     def runs_left(self, reserve: int = 0) -> int | None:
         """How many more runs may be launched if `reserve` of them are for later; None without a limit.

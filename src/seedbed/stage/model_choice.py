@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from seedbed.errors import BudgetSpent, Problem, SettingsError
 from seedbed.models.calling.limits import Reserve
-from seedbed.models.cards import Model
-from seedbed.models.chat import Message, estimated_tokens
+from seedbed.models.cards import Model, fallback_chain
+from seedbed.models.chat import Message
 from seedbed.models.prices import REMEDY
 from seedbed.models.routing.request import ModelChoice, RoutingRequest
-from seedbed.playbooks.playbook import Role, Step
+from seedbed.models.usage import estimated_tokens
+from seedbed.playbooks.playbook import Playbook, Role, Step
+from seedbed.settings import Quota
 from seedbed.spending.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
 from seedbed.storage.store import Json
 
@@ -98,27 +100,50 @@ async def choose_model(
         await ledger.settled()
 
 
-def reserve_from(ledger: Ledger, last: bool) -> Reserve:
-    """A Reserve that reserves the cost of a request from a ledger; only the `last` turn may spend all of it."""
+@dataclass(frozen=True, slots=True)
+class Spender:
+    """How requests are paid for: `check` is awaited before each, and raises if none may be sent any more. With
+    `any_price` a limit in money lets calls of unknown price through."""
 
-    def reserve(
-        model: Model, messages: Sequence[Message], max_tokens: int | None, *, spare: bool = False
-    ) -> AbstractAsyncContextManager[Reservation]:
-        prompt_tokens = _most_prompt_tokens(messages)
-        prices = _price_of(model, prompt_tokens, ledger)
-        return ledger.reserved(prompt_tokens, prices, max_tokens, last=last, spare=spare)
+    check: Callable[[], Awaitable[None]] | None = None
+    any_price: bool = False
 
-    return reserve
+    def reserve_from(self, ledger: Ledger, last: bool) -> Reserve:
+        """A Reserve that reserves the cost of a request from a ledger; only the `last` turn may spend all of it."""
+
+        @asynccontextmanager
+        async def reserve(
+            model: Model, messages: Sequence[Message], max_tokens: int | None, *, spare: bool = False
+        ) -> AsyncIterator[Reservation]:
+            if self.check:
+                await self.check()
+            prompt_tokens = _most_prompt_tokens(messages)
+            prices = model.price(prompt_tokens)
+            if prices is None and ledger.needs_prices and not self.any_price:
+                raise SettingsError([_unknown_price(model)])
+            paid = ledger.reserved(prompt_tokens, prices or (0.0, 0.0), max_tokens, last=last, spare=spare)
+            async with paid as reservation:
+                yield reservation
+
+        return reserve
+
+
+def expect_prices(playbook: Playbook, models: Callable[[str], Model], ledger: Ledger, quota: Quota) -> None:
+    """Refuse, before anything is paid, a limit in money for models of unknown price: those that a playbook names, and
+    those that stand in for them. Raises SettingsError."""
+    limited = ledger.needs_prices or quota.usd_per_day is not None
+    if not limited and all(step.max_cost_usd is None for step in playbook.all_steps()):
+        return
+    named = {role.model for role in playbook.roles.values() if role.model}
+    every = {each.name: each for name in sorted(named) for each in fallback_chain(models, name)}
+    if problems := [_unknown_price(model) for model in every.values() if model.price() is None]:
+        raise SettingsError(problems)
 
 
 def _most_prompt_tokens(messages: Sequence[Message]) -> int:
     return sum(most_tokens(message.text) for message in messages)
 
 
-def _price_of(model: Model, prompt_tokens: int, ledger: Ledger) -> tuple[float, float]:
-    """US dollars for a million tokens read and written. Raises SettingsError if a limit needs an unknown price."""
-    price = model.price(prompt_tokens)
-    if price is None and ledger.needs_prices:
-        place = f"models.{model.name}.usd_per_million"
-        raise SettingsError([Problem(place, "a limit on costs and no price", "two prices", REMEDY)])
-    return price or (0.0, 0.0)
+def _unknown_price(model: Model) -> Problem:
+    remedy = f"{REMEDY}; or set limits: {{unknown_prices: allow}}"
+    return Problem(f"models.{model.name}.usd_per_million", "a limit on costs and no price", "two prices", remedy)

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import deepcopy
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError, RunTaken, SeedbedError, StoreError, shown
@@ -59,9 +60,12 @@ def program_source(playbook: Playbook, tools: Iterable[Tool], store: Store, by: 
 
 
 def code_of(playbook: Playbook) -> str:
-    """The digest of the source of a playbook's program; empty if it has none, or none that can be read."""
+    """The hash of the source of a playbook's program; empty if it has none, or none that can be read.
+
+    It is no digest of content: the source is not in the store.
+    """
     try:
-        return source(inspect.getmodule(program_of(playbook))) if playbook.program else ""
+        return source(inspect.getmodule(program_of(playbook))).removeprefix("b2:") if playbook.program else ""
     except PlaybookError:  # a run says so
         return ""
 
@@ -103,7 +107,10 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
         try:
             await recorder.start()
             try:
-                yield ended
+                async with _in_time(stage.run_time):
+                    if stage.on_start:
+                        stage.on_start()
+                    yield ended
                 _check_output(stage.output)
                 recorder.check()
             except Exception as error:
@@ -126,6 +133,20 @@ def _expect_own(recorder: Recorder, error: Exception) -> None:
     if isinstance(taken, RunTaken):
         recorder.emit_end("interrupted")
         raise taken
+
+
+@asynccontextmanager
+async def _in_time(limit: timedelta | None) -> AsyncIterator[None]:
+    """Raise RunError if the block takes longer than a run may."""
+    seconds = limit.total_seconds() if limit else None
+    try:
+        async with asyncio.timeout(seconds) as clock:
+            yield
+    except TimeoutError as late:
+        if not clock.expired():
+            raise
+        problem = f"found it still under way after {seconds:g} s, limits.run_time; expected its end"
+        raise RunError(f"{problem}. Resume it, or raise the limit") from late
 
 
 def recorded(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import NotFound, RunTaken, SeedbedError
 from seedbed.models.calling.limits import ModelLimits
-from seedbed.models.cards import Model, Registry
+from seedbed.models.cards import Registry
+from seedbed.parallel.shared_work import SharedWork
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
@@ -26,20 +27,20 @@ from seedbed.runs.run import Run, RunEvent
 from seedbed.runs.worker_presence import Heartbeat
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
-from seedbed.spending.quota import Spending
+from seedbed.spending.quota import Spending, SpendingNotice
+from seedbed.spending.stop import Stop
 from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.bounds import RunBounds, bounded, bounds
 from seedbed.stage.confirmation import Confirm, Person, person
-from seedbed.stage.identity import card_identity, model_identities
+from seedbed.stage.identity import model_identities, shared_limits
+from seedbed.stage.model_choice import Spender, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
-from seedbed.stage.shared_run import SharedRun
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.stand_ins import expect_stand_ins, permits
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
-from seedbed.storage.redis import RedisRateLimit, redis_at
-from seedbed.storage.store import Digest, Json, Query, Store, digest
+from seedbed.storage.store import Digest, Json, Query, Store
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -62,14 +63,18 @@ class Runner:
     spent: Spending
     tools: list[Any] = field(default_factory=list)
     confirm: Confirm | Person | None = None
+    tell: Callable[[list[SpendingNotice]], Awaitable[None]] | None = None
+    """Tells people what they should know about spending."""
     real_tools: bool = False
     """Whether tools that change the world really act in runs that are not live."""
 
     def __post_init__(self) -> None:
-        self.limits = ModelLimits(shared=_shared_limits(self.settings.cache))
+        self.limits = ModelLimits(shared=shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
-        self._admission = AdmissionControl()
-        self._shared: dict[str, SharedRun] = {}
+        self.stop = Stop(self.store)
+        self._spender = Spender(self.stop.check, any_price=self.settings.limits.unknown_prices == "allow")
+        self._admission = AdmissionControl(self.settings.limits.concurrent_runs)
+        self._shared: dict[str, SharedWork[Run]] = {}
         self._saved: set[Digest] = set()
         self._heartbeat = Heartbeat(self.journal.worker, self.journal.add)
         self._left: list[Claims] = []
@@ -262,7 +267,7 @@ class Runner:
         shared = self._shared.get(run)
         if shared is None:
             work = self._perform_or_wait(run, playbook, begin, ledger or Ledger(within=bounds().ledger))
-            shared = self._shared[run] = SharedRun(work)
+            shared = self._shared[run] = SharedWork(work)
         try:
             return await shared.result()
         finally:
@@ -335,8 +340,11 @@ class Runner:
         If the run fails, what a replay missed is raised instead: it explains the failure.
         """
         strict, reached = strict_record(recorder), has_program or playbook.program is not None
-        expense = None if strict or parent else self.spent.start()
-        before = ledger.spent_usd
+        if not strict:
+            await self.stop.check()
+            if not self._spender.any_price:
+                expect_prices(playbook, self.models.__getitem__, ledger, self.settings.quota)
+        expense = None if strict or parent else self.spent.start(recorder.id)
         above = (parent.playbook, *parent.above) if parent else self._playbooks_above(recorder)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder.id, self.store)
         self._left = [claims for claims in self._left if not claims.leave()]
@@ -356,6 +364,9 @@ class Runner:
                     depth=parent.depth + 1 if parent else 0,
                     above=above,
                     taken=parent.taken if parent else None,
+                    spender=self._spender,
+                    on_start=partial(self.spent.confirm, expense) if expense else None,
+                    run_time=self.settings.limits.run_time,
                 )
                 with bounded(within):
                     yield Stage(playbook, refuse if strict else self.models.__getitem__, recorder, options)
@@ -366,8 +377,9 @@ class Runner:
             if recorder.claims.held:  # the store could not be reached
                 self._left.append(recorder.claims)
             if expense:
-                replayed = isinstance(recorder, ReplayRecord)
-                expense.usd = ledger.spent_usd - before if replayed else recorder.cost_usd
+                self.spent.end(expense, recorder.paid_usd)
+                if self.tell and (news := await self.spent.news()):
+                    await self.tell(news)
 
     def _confirmer(self) -> Person:
         """Who confirms an action where a rule demands it."""
@@ -383,11 +395,3 @@ class Runner:
             playbooks.append(self.library.get(above.playbook))
             run = above.parent
         return tuple(dict.fromkeys(playbooks))
-
-
-def _shared_limits(cache: str) -> Callable[[Model], RedisRateLimit] | None:
-    """The rate limits that processes share through Redis, by the identity of a model: its names may differ."""
-    if not cache:
-        return None
-    redis = redis_at(cache)
-    return lambda model: RedisRateLimit(redis, digest("endpoint", card_identity(model.card)))

@@ -6,13 +6,13 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, RunError
-from seedbed.models.calling.fallback import Discard, ModelAnswer, ModelCall
+from seedbed.models.calling.fallback import Discard, ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
 from seedbed.models.chat import Message, Sampling
@@ -25,11 +25,12 @@ from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
-from seedbed.stage.model_choice import ModelRequirements, choose_model, request_parameters, reserve_from
+from seedbed.stage.model_choice import ModelRequirements, Spender, choose_model, request_parameters
+from seedbed.stage.model_turns import emit_turn, turn_of
 from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json
-from seedbed.telemetry import Substituted, TurnEnded, emit, listeners, within
+from seedbed.telemetry import within
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -44,6 +45,8 @@ class StageOptions:
 
     `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
     `depth` counts the runs above this one; `above` are their playbooks, whose rules hold here too, `taken` their acts.
+    `spender` says how requests are paid for; `on_start` is called when the start of the run is stored, and may refuse
+    it. A run fails that takes longer than `run_time`.
     """
 
     limits: ModelLimits | None = None
@@ -56,6 +59,9 @@ class StageOptions:
     depth: int = 0
     above: Sequence[Playbook] = ()
     taken: list[tuple[str, Json]] | None = None
+    spender: Spender = field(default_factory=Spender)
+    on_start: Callable[[], None] | None = None
+    run_time: timedelta | None = None
 
 
 class Stage:
@@ -90,7 +96,8 @@ class Stage:
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
-        self._open_run = options.open_run
+        self._open_run, self._spender = options.open_run, options.spender
+        self.on_start, self.run_time = options.on_start, options.run_time
         self._draws = count()
         if recorder.resumed and not self.depth and self.ledger.is_limited:
             self.ledger.spend(*recorder.paid_before)  # before any model is asked
@@ -137,19 +144,19 @@ class Stage:
                 messages,
                 self._limits,
                 requirements.needs,
-                reserve_from(ledger, last),
+                self._spender.reserve_from(ledger, last),
                 Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop),
                 self._pieces_of(replace(event, model=model)),
             )
             try:
                 with within(step=label, model=model):
                     answer = await call.answer()
-                    _emit_turn(role, answer)
+                    emit_turn(role, answer)
             except Exception as error:
                 await self._record_failure(name, role, error, ledger)
                 raise
             self.recorder.paid_usd += answer.cost_usd
-            return _turn(name, role, messages, self.seed, answer).body()
+            return turn_of(name, role, messages, self.seed, answer).body()
 
         def details() -> Json:
             texts = [{"speaker": message.role, "text": message.text} for message in messages]
@@ -208,10 +215,10 @@ class Stage:
 
     async def _record_failure(self, step: str, role: str, error: Exception, ledger: Ledger) -> None:
         """Record the cost of a turn that got no answer, if it had any."""
-        usd, tokens = ledger.spent_usd, ledger.spent_tokens
-        if usd or tokens:
+        usd, tokens, unpriced = ledger.spent_usd, ledger.spent_tokens, ledger.unpriced
+        if usd or tokens or unpriced:
             text = str(error).encode(errors="replace").decode()
-            failure = Failure(step=step, role=role, error=text, cost_usd=usd, tokens=tokens)
+            failure = Failure(step=step, role=role, error=text, cost_usd=usd, tokens=tokens, unpriced=unpriced)
             await self.recorder.record_failure(failure)
 
     async def open(self, inputs: Mapping[str, Any], *, playbook: Digest | None = None, step: str = "") -> Child:
@@ -266,6 +273,8 @@ class Stage:
                 latency_seconds=seconds,
             ).body()
 
+        if self._spender.check:
+            await self._spender.check()
         call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
         if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
             await work()
@@ -367,49 +376,3 @@ class Stage:
             return {"name": name, "value": read()}
 
         return (await self.recorder.record("reading", name, None, reading))["value"]
-
-
-def _turn(step: str, role: str, messages: Sequence[Message], seed: int, answer: ModelAnswer) -> Turn:
-    reply = answer.reply
-    return Turn(
-        step=step,
-        role=role,
-        model=reply.model,
-        messages=tuple((message.role, message.text) for message in messages),
-        text=reply.text,
-        prompt_tokens=reply.usage.prompt_tokens,
-        completion_tokens=reply.usage.completion_tokens,
-        cost_usd=answer.cost_usd,
-        latency_seconds=round(reply.latency_seconds, 6),
-        finish_reason=reply.finish_reason,
-        seed=seed,
-        waited_seconds=answer.waited_seconds,
-        confidence=reply.confidence,
-        notices=_notices(answer),
-        uncounted_tokens=answer.uncounted_tokens,
-    )
-
-
-def _notices(answer: ModelAnswer) -> tuple[str, ...]:
-    notices = tuple(map(str, answer.fallbacks))
-    notices += tuple(f"{each.model} was asked twice: {each.error}" for each in answer.attempts if each.overtaken)
-    return notices if answer.reply.text.strip() else (*notices, f"{answer.reply.model} answered nothing")
-
-
-def _emit_turn(role: str, answer: ModelAnswer) -> None:
-    if not listeners:
-        return
-    for fallback in answer.fallbacks:
-        emit(Substituted(requested=fallback.requested, used=fallback.used))
-    emit(
-        TurnEnded(
-            role=role,
-            model=answer.reply.model,
-            prompt_tokens=answer.reply.usage.prompt_tokens,
-            completion_tokens=answer.reply.usage.completion_tokens,
-            cost_usd=answer.cost_usd,
-            latency_seconds=answer.reply.latency_seconds,
-            waited_seconds=answer.waited_seconds,
-            finish_reason=answer.reply.finish_reason,
-        )
-    )

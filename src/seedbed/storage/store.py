@@ -35,9 +35,9 @@ BriefFact: TypeAlias = tuple[str, float | None, str]
 
 CHAINED = frozenset({"move", "approval", "refusal", "request", "key", "verdict", "trial"})
 CHAINED |= {"agreement", "reservation", "comparison", "sentinel", "answer", "attempt", "signature", "slices"}
-CHAINED |= {"seal", "retire", "cleared"}
-"""Kinds of fact that decide a release, and those by which a person allowed a run to act. All are rare. They can be read
-without the key of an encrypted store, are never cached, and each holds a link of its own."""
+CHAINED |= {"seal", "retire", "cleared", "stop"}
+"""Kinds of fact that decide a release, and those by which a person allowed a run to act, or stopped all of them. All
+are rare. They can be read without the key of an encrypted store, are never cached, and each holds a link of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

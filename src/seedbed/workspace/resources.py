@@ -20,8 +20,9 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import is_number, is_whole
 from seedbed.playbooks.warnings import foreign_program, idle_rules, unused_inputs
+from seedbed.plugins import load
 from seedbed.settings import ChannelSettings, Settings
-from seedbed.spending.quota import Spending
+from seedbed.spending.quota import Spending, SpendingNotice
 from seedbed.stage.confirmation import Confirm, Person, Prompt
 from seedbed.stage.runner import Runner
 from seedbed.stage.tool_sources import tool_names
@@ -56,8 +57,8 @@ class Evaluating:
         if self.max_cost_usd is not None and not (is_number(self.max_cost_usd) and 0 <= self.max_cost_usd < math.inf):
             expected = "an amount in dollars, from 0, such as 0.5"
             problems.append(Problem("max_cost_usd", shown(self.max_cost_usd), expected))
-        if self.timeout_seconds is not None and not (is_number(self.timeout_seconds) and self.timeout_seconds > 0):
-            problems.append(Problem("timeout_seconds", shown(self.timeout_seconds), "a number of seconds above 0"))
+        if self.timeout_seconds is not None and not (is_number(self.timeout_seconds) and self.timeout_seconds >= 0):
+            problems.append(Problem("timeout_seconds", shown(self.timeout_seconds), "a number of seconds, from 0"))
         if problems:
             raise SettingsError(problems)
 
@@ -169,7 +170,10 @@ class Resources:
 
     @cached_property
     def _runner(self) -> Runner:
-        return Runner(self.settings, self.store, self.library, self.models, self.spent)
+        return Runner(self.settings, self.store, self.library, self.models, self.spent, tell=self._tell)
+
+    async def _tell(self, news: list[SpendingNotice]) -> None:
+        await load("seedbed.release.alerts.spending:tell", "alerts")(self.library, self.settings, news)
 
     def ask_here(self) -> None:
         """Let the person at this terminal answer what runs ask, unless the settings say who is asked."""

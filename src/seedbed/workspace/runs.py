@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from seedbed.errors import DocumentError, NotFound, Problem, RunError, shown
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.estimate import RunEstimate, estimate
 from seedbed.experiments import sessions
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.replay.replay import Replayer
@@ -75,6 +76,17 @@ class Runs:
     ) -> Run:
         """Continue a run that was interrupted or failed; what was answered before is not asked again."""
         return await self._resources.runner.resume(self.find(run), max_cost_usd=max_cost_usd, on_event=on_event)
+
+    def latest_here(self) -> str:
+        """The id of the latest run that this process began, without those that other runs opened."""
+        mine = self._resources.runner.journal.worker
+        starts = self._resources.store.facts(Query(kind="start", newest=True, limit=1_000))
+        return next((fact.key for fact in starts if fact.body["worker"] == mine and not fact.body["parent"]), "RUN")
+
+    def estimate(self, playbook: AnyPlaybook, runs: int = 1) -> RunEstimate:
+        """What so many runs of a playbook will take: calls, tokens, money and time. Nothing is run."""
+        own = self._resources
+        return estimate(own.playbook(playbook), runs, own.store, own.models.__getitem__)
 
     @asynccontextmanager
     async def recording(

@@ -297,6 +297,14 @@ class Workspace:
         """
         return await self.searches.train(branch, task, expected, metric=metric, training=training, parallel=parallel)
 
+    def stop(self, *, because: str = "", lift: bool = False) -> Fact:
+        """Halt every run, search and job of this workspace at its next call, on all machines, or `lift` the stop.
+
+        The runs fail with the reason, and can be resumed when the stop is lifted.
+        """
+        stop = self.resources.runner.stop
+        return stop.lift(because, self.by) if lift else stop.set(because, self.by)
+
     def dry_run(self) -> Workspace:
         """The same workspace on a store that forgets: everything can be tried and nothing is stored."""
         own = self.resources

@@ -263,6 +263,7 @@ def test_a_comparison_that_was_interrupted_comes_to_the_same_verdict(space: Path
     command = ("compare", "better.yaml", "agent.yaml", "--on", "tasks.jsonl", "--json")
     stopped = seedbed(*command)
     assert (stopped.code, stopped.out) == (130, "")
+    assert f"Go on: seedbed {' '.join(command)}" in " ".join(stopped.err.split())
     assert [each["status"] for each in seedbed("experiment", "list", "--json").json] == ["running"]
     write(space, calm="", other__yaml=WORKSPACE.replace("seedbed.db", "other.db"))
     resumed, alone = seedbed(*command), seedbed(*command, "-w", "other.yaml")

@@ -127,7 +127,7 @@ def test_who_interrupts_is_told_how_to_go_on_and_pays_nothing_twice(space: Path,
     write(space, interrupted_agent__py=AGENT, agent__yaml="program: interrupted_agent:handle\n")
     done = seedbed("evaluate", "agent.yaml", "tasks.jsonl")
     assert done.code == 130
-    assert "Run the same command again to continue" in done.err
+    assert "Go on: seedbed evaluate agent.yaml tasks.jsonl" in done.err
     write(space, calm="")
     rest = seedbed("evaluate", "agent.yaml", "tasks.jsonl", "--json").json
     assert (rest["tasks"], rest["mean"]) == (12, 0.5)

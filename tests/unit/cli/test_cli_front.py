@@ -32,7 +32,7 @@ def test_the_front_is_told_by_all_measures(seedbed: Seedbed) -> None:
 
 def test_people_see_a_table_with_arrows(seedbed: Seedbed) -> None:
     out = seedbed(*FRONT).out
-    for told in ("on the front", "exact_match ↑", "cost_usd ↓", "beaten by", "Where intervals overlap"):
+    for told in ("on the front", "exact_match ↑", "cost_usd ↓", "stands", "Where intervals overlap"):
         assert told in out
     assert "on the front" not in seedbed(*FRONT[:-1]).out
 

@@ -68,8 +68,8 @@ def test_every_command_has_json_and_says_its_keys(words: tuple[str, ...]) -> Non
 
 
 READ_ONLY = {
-    *(("evaluate",), ("compare",), ("run",)),  # their only effect is what they record, and that is what they are for
-    *(("evidence", "sentinel"), ("runs", "replay"), ("channel", "drill")),  # as are these
+    # The only effect of these is what they record, and that is what they are for.
+    *(("evidence", "sentinel"), ("runs", "replay"), ("channel", "drill")),
     ("alerts", "test"),  # to send it is what it is for
     ("demo",),  # in a folder of its own
     *(("runs", "patterns"), ("experiment", "report")),  # they write a new file, and nothing else

@@ -16,7 +16,7 @@ def test_the_newest_runs_come_first(space: Path, seedbed: Seedbed) -> None:
     found = seedbed("runs", "list", "--limit", "2", "--json")
     assert [each["run"] for each in found.json["runs"]] == ids[:0:-1]
     assert keeps_promise(found.json, "runs", "list")
-    assert len(promised("runs", "list")["runs"]) == 11
+    assert len(promised("runs", "list")["runs"]) == 12
     out = seedbed("runs", "list").out
     assert "number 2" in out
     assert "unsure [bold]ä[/bold]" in out

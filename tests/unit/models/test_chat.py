@@ -15,7 +15,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from seedbed.errors import ModelUnavailable, RunError
 from seedbed.models.cards import Model
-from seedbed.models.chat import Message, Reply, Sampling, Usage, ask, stream
+from seedbed.models.chat import Message, Reply, Sampling, ask, stream
+from seedbed.models.usage import Usage
 from seedbed.settings import Card
 
 

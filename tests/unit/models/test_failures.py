@@ -66,11 +66,11 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (socket.gaierror(), "transient"),
         (ssl.SSLError(), "transient"),
         (json.JSONDecodeError("no", "{", 0), "transient"),
-        (FileNotFoundError(), "ours"),
-        (ValueError("timeout, rate limit, context length"), "ours"),
-        (KeyError("x"), "ours"),
+        (FileNotFoundError(), "transient"),
+        (ValueError("timeout, rate limit, context length"), "transient"),
+        (KeyError("x"), "transient"),
         (caused(named("ChatWrapperError"), theirs(openai.RateLimitError, 429)), "rate"),
-        (caused(ValueError("no"), KeyError("x")), "ours"),
+        (caused(ValueError("no"), KeyError("x")), "transient"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -81,7 +81,7 @@ def test_exceptions_are_sorted(error: Exception, expected: Why) -> None:
 def test_exceptions_that_cause_each_other_end() -> None:
     first, second = ValueError("a"), ValueError("b")
     first.__cause__, second.__cause__ = second, first
-    assert explain(first) == ("ours", None)
+    assert explain(first) == ("transient", None, True)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_status_means_what_the_provider_says_beside_it(status: int, told: str,
 
 def test_the_wait_comes_with_the_exception() -> None:
     headers = {"retry-after": "7"}
-    assert explain(openai.RateLimitError("no", response=response(429, **headers), body=None)) == ("rate", 7.0)
+    assert explain(openai.RateLimitError("no", response=response(429, **headers), body=None))[:2] == ("rate", 7.0)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 
 from seedbed.errors import ModelUnavailable, SettingsError
 from seedbed.models.cards import Model, Registry
-from seedbed.models.chat import Message, Reply, Usage, ask
+from seedbed.models.chat import Message, Reply, ask
 from seedbed.models.providers.recorded import RecordedChat
+from seedbed.models.usage import Usage
 
 CSV = """prompt,model,reply,prompt_tokens,completion_tokens,cost_usd,latency_seconds,quality
 "What is

@@ -10,8 +10,9 @@ import yaml
 
 from seedbed.errors import ModelUnavailable, SettingsError
 from seedbed.models.cards import Model, Registry
-from seedbed.models.chat import Message, Sampling, Usage, ask
+from seedbed.models.chat import Message, Sampling, ask
 from seedbed.models.providers.scripted import ScriptedChat
+from seedbed.models.usage import Usage
 
 
 def script(replies: Any) -> Model:

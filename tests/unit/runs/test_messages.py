@@ -18,7 +18,7 @@ TEXTS = st.text(max_size=60) | st.sampled_from(["yes", "no", "a" * 50, "b" * 60]
 
 
 def turn(messages: list[list[str]], text: str, **more: Any) -> dict[str, Any]:
-    plain = {"confidence": None, "notices": [], "uncounted_tokens": 0, "waited_seconds": 0.0}
+    plain = {"confidence": None, "notices": [], "uncounted_tokens": 0, "unpriced": 0, "waited_seconds": 0.0}
     return {"messages": messages, "text": text, "role": "a", **plain, **more}
 
 

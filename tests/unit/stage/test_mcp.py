@@ -48,7 +48,7 @@ def shop(tmp_path: Path) -> Iterator[str]:
 
 
 def stage(tools: list[Tool], person: Any = None, **rules: Any) -> Stage:
-    playbook = Playbook.from_document({"rules": rules} if rules else {"parameters": {"a": 1}})
+    playbook = Playbook.from_document({"rules": rules or {"otherwise": "allow"}})
     recorder = Recorder(Journal(MemoryStore()), RunStart(playbook.digest, {}, seed=1, models={}), by="ada")
     return Stage(playbook, Registry({}).__getitem__, recorder, StageOptions(tools=toolbox(tools), confirm=person))
 

@@ -25,7 +25,11 @@ COLUMNS = (
     Column("best", lambda each: short(each["best"]) if each["improved"] else line(("the start", "dim"))),
     Column("score", lambda each: "–" if each["score"] is None else number(each["score"]), number=True),
     Column("gain on new tasks", lambda each: each["gain_text"]),
-    Column("spent", lambda each: f"{each['spent']['runs']:,} runs, {money(each['spent']['usd'])}", drop=2),
+    Column(
+        "spent",
+        lambda each: f"{each['spent']['runs']:,} runs, {money(each['spent']['usd'], each['spent'].get('unpriced', 0))}",
+        drop=2,
+    ),
     Column("ended", lambda each: each["ended"] or line(("not ended", "yellow")), drop=1, flexible=True),
 )
 

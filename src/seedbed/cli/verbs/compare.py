@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from seedbed.cli import options, output, progress
-from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.command import Invocation, command, going_on, wait_for
 from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, RealTools, ReportFile, Seed
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS
+from seedbed.cli.views import run as run_views
 from seedbed.cli.views import verdict as views
 from seedbed.errors import BudgetSpent
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
@@ -212,7 +213,7 @@ class WorkOptions:
     file: ReportFile = None
 
 
-@command(app, aliases={"sample": "--replay", "channel": "--for"})
+@command(app, dry_run=True, aliases={"sample": "--replay", "channel": "--for"})
 def compare(
     call: Invocation,
     control: Annotated[
@@ -262,16 +263,28 @@ def compare(
             )
             call.show(forecast.document(), views.forecast_view(forecast))
             return
+        if call.dry_run:
+            _show_estimate(call, space, sides, evidence, how)
+            return
         if evidence.live_runs is not None:
             _estimate(call, space, sides, evidence, decision, work)
         call.say_held_out(space, evidence.on or "")
-        verdict = _verdict(space, sides, evidence.source(space), how, work)
+        with going_on(output.same_command):
+            verdict = _verdict(space, sides, evidence.source(space), how, work)
         rule = space.experiments.rule(verdict)
         if work.file:
             verdict.export(work.file, store=space.store, names=sides.names)
     _show(call, verdict, rule, sides)
     call.say_written(work.file)
     raise typer.Exit(_exit_code(verdict, decision.goal))
+
+
+def _show_estimate(call: Invocation, space: Workspace, sides: Sides, evidence: EvidenceOptions, how: Comparing) -> None:
+    """Print what all tasks would take; most comparisons stop sooner, as --plan says."""
+    runs = (evidence.replay or space.datasets.size(str(evidence.on))) * how.replicates
+    others = (space.runs.estimate(candidate, runs) for candidate in sides.candidates.values())
+    expected = sum(others, space.runs.estimate(sides.control, runs))
+    call.show(expected.document(), run_views.estimate_line(expected, "at most "))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from seedbed.cli import options, output, progress
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel, RealTools
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS
+from seedbed.cli.views import run as run_views
 from seedbed.cli.views import scorecard as views
 from seedbed.cli.views import suite as suite_views
 from seedbed.evaluation.cells import Cell
@@ -129,7 +130,7 @@ class Evaluated:
     export: Callable[[str], str | bytes | Path]
 
 
-@command(app)
+@command(app, dry_run=True)
 def evaluate(
     call: Invocation,
     playbooks: Annotated[
@@ -154,6 +155,8 @@ def evaluate(
     """
     form = kind.form
     _expect_fitting(work, kind, on, form)
+    if call.dry_run and (kind.suite or kind.across):
+        raise typer.BadParameter("expected none with --suite or --across", param_hint="--dry-run")
     names = [*(playbooks or ()), *([dataset] if dataset else [])]
     suite = Suite.load(kind.suite) if kind.suite else None
     tasks = None
@@ -167,6 +170,9 @@ def evaluate(
             result = _across(space, str(kind.across), names, work)
         else:
             call.say_held_out(space, tasks)
+            if call.dry_run:
+                _show_estimate(call, space, names, tasks, work)
+                return
             result = _evaluate(space, names, tasks, work, kind.front)
     if form:
         text = str(result.export(form.value))
@@ -194,6 +200,13 @@ def _expect_fitting(work: ScoringOptions, kind: KindOptions, on: str | None, for
         for option, value in {"--on": on, "--metric": work.metric, "--replicates": work.replicates > 1}.items():
             if value:
                 raise typer.BadParameter("the suite says that itself; expected none", param_hint=option)
+
+
+def _show_estimate(call: Invocation, space: Workspace, names: list[str], on: str, work: ScoringOptions) -> None:
+    runs = space.datasets.size(on) * work.replicates
+    every = [space.runs.estimate(each, runs) for each in _chosen(space, names, work).values()]
+    expected = sum(every[1:], every[0])
+    call.show(expected.document(), run_views.estimate_line(expected))
 
 
 def _chosen(space: Workspace, names: list[str], work: ScoringOptions) -> dict[str, Playbook]:
@@ -279,5 +292,5 @@ def watched(total: int) -> Iterator[Callable[[str, Cell], None]]:
 
             yield watch
     except KeyboardInterrupt:
-        output.warn(f"Stopped after {done:,} of {total:,} results. Run the same command again to continue.")
+        output.warn(f"Stopped after {done:,} of {total:,} results. Go on: {output.same_command()}")
         raise typer.Exit(INTERRUPTED) from None

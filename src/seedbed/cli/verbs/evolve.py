@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from seedbed.cli import options
-from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.command import Invocation, command, going_on, wait_for
 from seedbed.cli.options import PLAYBOOK, Changes, Parallel, RealTools, ReportFile, Seed
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
+from seedbed.cli.views import run as run_views
 from seedbed.cli.views import search as views
 from seedbed.evolution.plan import SearchOptions
 from seedbed.playbooks.playbook import Playbook
@@ -154,13 +155,17 @@ def evolve(
         plan = space.searches.plan(start, tasks, chosen)
         call.say_held_out(space, tasks)
         if call.dry_run:
-            call.show(views.plan_document(plan), views.plan_view(plan))
+            expected = space.runs.estimate(plan.start, plan.budget.runs or 0) if plan.budget.runs else None
+            about = [] if expected is None else [run_views.estimate_line(expected, "at most ")]
+            document = {**views.plan_document(plan), "estimate": expected and expected.document()}
+            call.show(document, views.plan_view(plan), *about)
             return
         with views.watched(plan) as watch:
             work = space.searches.evolve(
                 start, tasks, metric=chosen.metrics, options=chosen, parallel=search.parallel, on_event=watch
             )
-            evolution = wait_for(work)
+            with going_on(lambda: f"seedbed evolve --resume {result.resume or _newest(space, plan.start)}"):
+                evolution = wait_for(work)
         branch = result.branch if evolution.is_confirmed else None
         if branch:
             because = f"best of {len(evolution.pool) - 1} candidates"
@@ -173,3 +178,8 @@ def evolve(
     call.show({**to_document(view), "branch": branch}, views.view(view), *stays)
     call.say_written(result.report)
     raise typer.Exit(PASS if evolution.is_confirmed else INCONCLUSIVE)
+
+
+def _newest(space: Workspace, start: Playbook) -> str:
+    """The newest search that began with a playbook, by how its digest starts."""
+    return next((each.search[:13] for each in space.searches.begun() if each.plan["start"] == start.digest), "SEARCH")

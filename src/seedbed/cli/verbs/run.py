@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from seedbed.cli import options, output
-from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.command import Invocation, command, going_on, wait_for
 from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Strict
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import live
@@ -45,7 +45,7 @@ class RunOptions:
 TAKEN = {"--seed": "seed", "--max-cost": "max_cost_usd", "--stream": "on_event", "--key": "key"}
 
 
-@command(app)
+@command(app, dry_run=True)
 def run(
     call: Invocation,
     playbook: Annotated[str | None, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)] = None,
@@ -62,6 +62,8 @@ def run(
     if how.stream and call.as_json:
         expected = "expected --stream for people or --json for programs"
         raise typer.BadParameter(f"found both; {expected}", param_hint="--stream")
+    if call.dry_run and playbook is None:
+        raise typer.BadParameter("found --resume; expected a playbook", param_hint="--dry-run")
     task, values = _inputs(inputs), options.assignments(how.changes)
     if how.key is not None and (values or playbook is None):
         raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
@@ -72,8 +74,13 @@ def run(
         else:
             chosen: Any = space.playbooks.get(playbook, values) if values else playbook
             call.say_warnings(space.resources.warnings(playbook, values, task), how.strict)
+            if call.dry_run:
+                estimate = space.runs.estimate(chosen)
+                call.show(estimate.document(), views.estimate_line(estimate))
+                return
             work = space.run(chosen, key=how.key, seed=how.seed, max_cost_usd=how.max_cost, on_event=watch, **task)
-        done = wait_for(work)
+        with going_on(lambda: f"seedbed run --resume {how.resume or space.runs.latest_here()}"):
+            done = wait_for(work)
     printed = how.stream and done.turns and done.turns[-1].text == done.output
     answer = [] if printed else [line(views.answer_text(done.output))]
     call.show(views.run_document(done), *answer, views.run_line(done))

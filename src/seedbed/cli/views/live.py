@@ -137,5 +137,5 @@ def _indented(text: RenderableType) -> RenderableType:
 
 def _remarks(turn: Turn) -> list[tuple[str, str]]:
     tokens = counted(turn.tokens, "token")
-    spent = f"{tokens}, {money(turn.cost_usd)}, {turn.latency_seconds:.2f} s"
+    spent = f"{tokens}, {money(turn.cost_usd, turn.unpriced)}, {turn.latency_seconds:.2f} s"
     return [*((notice, "yellow") for notice in turn.notices), (spent, "dim")]

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.rule import Rule
 
 from seedbed.cli.output import line, money
+from seedbed.evaluation.estimate import RunEstimate
 from seedbed.reports.numbers import counted
 from seedbed.runs.run import Run
 from seedbed.storage.store import Fact, Json, short
@@ -29,11 +30,26 @@ def run_document(run: Run) -> Json:
         "started": run.started,
         "tokens": run.tokens,
         "cost_usd": run.cost_usd,
+        "unpriced": run.unpriced,
         "latency_seconds": run.latency_seconds,
         **{name: [each.body() for each in getattr(run, name)] for name in MADE_OF},
         "parent": run.parent,
         "max_cost_usd": run.max_cost_usd,
     }
+
+
+def estimate_line(estimate: RunEstimate, what: str = "") -> RenderableType:
+    """What work would take, as people read it."""
+    usd, seconds = estimate.usd, estimate.seconds
+    parts = [
+        counted(estimate.runs, "run"),
+        "unknown calls" if estimate.calls is None else counted(round(estimate.calls), "call"),
+        "unknown tokens" if estimate.tokens is None else counted(round(estimate.tokens), "token"),
+        "unknown cost" if usd is None else money(usd),
+        "unknown time" if seconds is None else f"{seconds:,.0f} s one after the other",
+    ]
+    basis = f"as its last {counted(estimate.as_runs, 'run')}" if estimate.as_runs else "at most, by its steps"
+    return line(("would take ", "yellow"), f"{what}{', '.join(parts)} ({basis})")
 
 
 def answer_text(answer: object) -> str:
@@ -42,8 +58,13 @@ def answer_text(answer: object) -> str:
 
 
 def run_line(run: Run) -> RenderableType:
-    spent = f"{counted(run.tokens, 'token')}, {money(run.cost_usd)}, {run.latency_seconds:.2f} s"
+    spent = f"{counted(run.tokens, 'token')}, {money(run.cost_usd, run.unpriced)}, {run.latency_seconds:.2f} s"
     return line((f"run {run.id[:10]} of playbook {short(run.playbook)}, seed {run.seed}: {spent}", "dim"))
+
+
+def spent_money(body: Json) -> str:
+    """What an entry of a run cost."""
+    return money(body["cost_usd"], body.get("unpriced", 0))
 
 
 def entry_view(fact: Fact) -> list[RenderableType]:
@@ -56,7 +77,7 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         return [rule, *prompts, Padding(line(("→ ", "bold green"), body["text"]), (0, 0, 0, 2))]
     if fact.kind == "failure":
         name = body["step"] or body["role"]
-        return [line(("✗ ", "bold red"), f"{name} got no answer, {money(body['cost_usd'])}: {body['error']}")]
+        return [line(("✗ ", "bold red"), f"{name} got no answer, {spent_money(body)}: {body['error']}")]
     if fact.kind == "decision":
         answer = f"; {body['answered']}" if body.get("answered") else ""
         return [line(("decided ", "bold"), f"{body['point']}: {body['action']}, because {body['because']}{answer}")]
@@ -65,7 +86,7 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         result = (f" ✗ {body['error']}", "red") if body["error"] else f" → {answer_text(body['result'])}"
         return [line(("tool ", "bold"), f"{body['tool']} {arguments}", result)]
     if fact.kind == "child":
-        spent = f"{counted(body['tokens'], 'token')}, {money(body['cost_usd'])}"
+        spent = f"{counted(body['tokens'], 'token')}, {spent_money(body)}"
         outcome = f"{body['status']}: {body['error'] or answer_text(body['output'])}"
         return [line(("opened ", "bold"), f"{body['run'][:10]} by {body['step']}, {spent}, {outcome}")]
     return [line(("remark ", "bold"), str(body["text"]))]

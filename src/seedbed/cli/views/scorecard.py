@@ -41,7 +41,7 @@ def card_view(card: Scorecard) -> RenderableType:
             pairs.append(("not scored", f"{len(by.unscored)}: {why}"))
     pairs.append(("warning", line((card.warning, "yellow")) if card.warning else ""))
     known = f", {card.reused} reused" if card.reused else ""
-    pairs.append(("tasks", f"{card.interval.n} scored{known}, {money(card.cost_usd)}"))
+    pairs.append(("tasks", f"{card.interval.n} scored{known}, {money(card.cost_usd, card.unpriced)}"))
     pairs.append(("latency", _latency(card.latency_seconds)))
     return Group(output.facts(pairs), *_strata(card), *_wrong(card), *_worst(card))
 
@@ -118,7 +118,7 @@ def side_by_side(report: Report) -> RenderableType:
     missed = any(card.of(metric).unscored for card in report.cards.values() for metric in card.metrics)
     for name, card in report.cards.items():
         took = card.latency_seconds
-        spent = (money(card.worth_usd), "–" if took.p50 is None else f"{took.p50:.2f} s")
+        spent = (money(card.worth_usd, card.worth_unpriced), "–" if took.p50 is None else f"{took.p50:.2f} s")
         for metric in card.metrics:
             by = card.of(metric)
             tasks = f"{by.interval.n}, {len(by.unscored)} not" if missed else f"{by.interval.n}"
@@ -132,7 +132,8 @@ def side_by_side(report: Report) -> RenderableType:
 def spent_line(cards: Collection[Scorecard]) -> RenderableType:
     """What several scorecards cost this time, and how many cells were paid before."""
     paid, known = sum(card.cost_usd for card in cards), sum(card.reused for card in cards)
-    return line((f"paid now: {money(paid)}; {counted(known, 'cell')} reused", "dim"))
+    unpriced = sum(card.unpriced for card in cards)
+    return line((f"paid now: {money(paid, unpriced)}; {counted(known, 'cell')} reused", "dim"))
 
 
 def front_view(front: Front) -> RenderableType:

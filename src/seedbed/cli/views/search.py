@@ -175,7 +175,8 @@ def ending(summary: SearchView) -> list[str]:
         )
     if summary.skipped:
         lines.append(summary.skipped.sentence)
-    runs = f"{evolution.spent['runs']:,} runs ({money(evolution.spent['usd'])}) of {evolution.budget}"
+    cost = money(evolution.spent["usd"], evolution.spent.get("unpriced", 0))
+    runs = f"{evolution.spent['runs']:,} runs ({cost}) of {evolution.budget}"
     tried = f"{counted(len(summary.pool) - 1, 'candidate')} in {counted(len(evolution.steps), 'step')}"
     lines.append(f"{tried} and {runs}; {evolution.ended or 'not ended yet'}")
     return [*lines, f"search {short(evolution.search)}"]

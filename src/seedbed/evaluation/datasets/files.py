@@ -21,7 +21,11 @@ from seedbed.errors import DatasetError, Problem, shown
 
 LONGEST_LINE = documents.MAX_BYTES
 LARGEST_DOCUMENT = 500_000_000
-"""Bytes of a JSON document, which is read at once; the other formats are read row by row."""
+"""Bytes of a JSON document, which is read at once, and of all rows of a compressed file: a few bytes of one can stand
+for any number. Plain text is read row by row."""
+
+BATCH_ROWS = 1_024
+"""How many rows of a table are decoded at a time."""
 
 FileRow: TypeAlias = tuple[str, Any]
 FileKind: TypeAlias = Literal["json", "cells", "table"]
@@ -72,6 +76,8 @@ def _lines(file: Path) -> Iterator[tuple[int, str | DatasetError]]:
         number = 0
         while raw := stream.readline(LONGEST_LINE + 1):
             number += 1
+            if _packed(file) and stream.tell() > LARGEST_DOCUMENT:
+                raise _too_large()
             size = len(raw)
             if size > LONGEST_LINE:
                 while not raw.endswith(b"\n") and (raw := stream.readline(1 << 20)):
@@ -87,6 +93,10 @@ def _lines(file: Path) -> Iterator[tuple[int, str | DatasetError]]:
             except UnicodeDecodeError as wrong:
                 place = f"line 1, byte {wrong.start + 1}"
                 yield number, _wrong(place, "a byte that is not UTF-8", "UTF-8 text", "Save it as UTF-8.")
+
+
+def _too_large(remedy: str = "Split it, or store it uncompressed.") -> DatasetError:
+    return DatasetError([Problem("file", "a larger document", f"at most {LARGEST_DOCUMENT:,} bytes", remedy)])
 
 
 def _wrong(path: str, actual: str, expected: str, remedy: str = "") -> DatasetError:
@@ -156,8 +166,7 @@ def _document(file: Path, listed: str | None) -> Iterator[FileRow]:
     with gzip.open(file) if _packed(file) else file.open("rb") as stream:
         raw = stream.read(LARGEST_DOCUMENT + 1)
     if len(raw) > LARGEST_DOCUMENT:
-        remedy = "Write one object on each line, as .jsonl."
-        raise DatasetError([Problem("file", "a larger document", f"at most {LARGEST_DOCUMENT:,} bytes", remedy)])
+        raise _too_large("Write one object on each line, as .jsonl.")
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as wrong:
@@ -271,11 +280,13 @@ class _JsonScanner:
 
 def _table(file: Path) -> Iterator[FileRow]:
     pyarrow, kind = _pyarrow(""), ending(file)
-    number = 0
+    number, size = 0, 0
     with file.open("rb") as stream:
         try:
-            parquet = _pyarrow(".parquet").ParquetFile(stream) if kind == ".parquet" else None
-            for batch in parquet.iter_batches() if parquet else _arrow(stream):
+            for batch in _parquet(stream) if kind == ".parquet" else _arrow(stream):
+                size += sum(map(_decoded_bytes, batch.columns)) + batch.num_rows
+                if size > LARGEST_DOCUMENT:
+                    raise _too_large()
                 for row in batch.to_pylist():
                     number += 1
                     yield f"row {number}", _json(row)
@@ -285,6 +296,28 @@ def _table(file: Path) -> Iterator[FileRow]:
 
 def _pyarrow(module: str) -> Any:
     return plugins.optional(f"pyarrow{module}", extra="parquet", needed_for="Parquet and Arrow files")
+
+
+def _parquet(stream: Any) -> Iterator[Any]:
+    """Batches of rows. Repeated texts stay references until it is known how much they come to."""
+    parquet = _pyarrow(".parquet")
+    columns = parquet.ParquetFile(stream).schema
+    texts = [each.path for each in columns if each.physical_type == "BYTE_ARRAY"]
+    yield from parquet.ParquetFile(stream, read_dictionary=texts).iter_batches(batch_size=BATCH_ROWS)
+
+
+def _decoded_bytes(column: Any) -> int:
+    """How many bytes the values of a column come to when each stands for itself."""
+    pyarrow, compute = _pyarrow(""), _pyarrow(".compute")
+    if pyarrow.types.is_run_end_encoded(column.type):
+        return len(column) * max((int(column.values[n : n + 1].nbytes) for n in range(len(column.values))), default=0)
+    if not pyarrow.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    try:
+        lengths = compute.binary_length(column.dictionary).take(column.indices)
+    except pyarrow.ArrowNotImplementedError:  # not texts
+        return int(column.dictionary.nbytes / max(1, len(column.dictionary)) * len(column))
+    return int(compute.sum(lengths).as_py() or 0)
 
 
 def _arrow(stream: Any) -> Iterator[Any]:

@@ -145,6 +145,11 @@ class Judgement:
     unscored: str = ""
     cost_usd: float = 0.0
     tokens: int = 0
+    unpriced: int = 0
+
+    @property
+    def spent(self) -> tuple[float, int, int]:
+        return self.cost_usd, self.tokens, self.unpriced
 
 
 def _unknown(playbook: Playbook) -> Json:
@@ -225,7 +230,7 @@ class Judge(ABC):
     async def judge(self, parts: Sequence[JudgedText]) -> Judgement:
         """Ask for the marks of a piece of work, if the ledger allows it. Raises BudgetSpent for a spent quota."""
         material = present_material(parts, self.cut_at)
-        why, cost, tokens = "", 0.0, 0
+        why, cost, tokens, unpriced = "", 0.0, 0, 0
         for _ in range(2):
             inputs = {"material": material, "again": AGAIN.format(why=why) if why else ""}
             seed = int(digest("judgement", [self.playbook.digest, inputs])[3:11], 16)
@@ -235,21 +240,21 @@ class Judge(ABC):
             except BudgetSpent as spent:
                 if not (context and context.ledger.refused):
                     raise  # the quota of the environment is spent; the judge is not at fault
-                return Judgement(unscored=str(spent), cost_usd=cost, tokens=tokens)
+                return Judgement(unscored=str(spent), cost_usd=cost, tokens=tokens, unpriced=unpriced)
             except RunError as wrong:
                 unscored = f"the judge gave no answer: {wrong}"
                 if not (isinstance(wrong, ModelUnavailable) and wrong.why == "refused"):
                     break  # errors that may pass were retried already
                 why = "you refused it"
                 continue
-            cost, tokens = cost + run.cost_usd, tokens + run.tokens
+            cost, tokens, unpriced = cost + run.cost_usd, tokens + run.tokens, unpriced + run.unpriced
             try:
                 marks, reasons = parse_judgement(text_of(run.output), self.questions)
-                return Judgement(marks, reasons, cost_usd=cost, tokens=tokens)
+                return Judgement(marks, reasons, cost_usd=cost, tokens=tokens, unpriced=unpriced)
             except ValueError as wrong:
                 why = str(wrong)
                 unscored = f"the judge's answer cannot be read: {why}, in {shown(text_of(run.output), 200)}"
-        return Judgement(unscored=unscored, cost_usd=cost, tokens=tokens)
+        return Judgement(unscored=unscored, cost_usd=cost, tokens=tokens, unpriced=unpriced)
 
 
 def judges_in(identity: object) -> Iterator[Json]:

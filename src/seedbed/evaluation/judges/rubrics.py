@@ -167,8 +167,8 @@ class DebateQuality(Judge):
 def _score(judgement: Judgement, names: Sequence[str], values: Sequence[float], run: Run) -> Score:
     answer = text_of(run.output)[:ANSWER_LENGTH]
     if judgement.unscored:
-        return Score(None, judgement.unscored, answer, judgement.cost_usd, judgement.tokens)
+        return Score(None, judgement.unscored, answer, *judgement.spent)
     marks = zip(names, judgement.marks, judgement.reasons, strict=True)
     reason = "\n".join(f"{name}: {mark}{f', as {why}' if why else ''}" for name, mark, why in marks)
     value = sum(values) / len(values) if values else None
-    return Score(value, reason, answer, judgement.cost_usd, judgement.tokens)
+    return Score(value, reason, answer, *judgement.spent)

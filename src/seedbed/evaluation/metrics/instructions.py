@@ -17,6 +17,7 @@ from typing import Any
 
 from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.expressions import count, find
 from seedbed.evaluation.metrics.metric import Score, metric, text
 from seedbed.runs.run import Run
 
@@ -111,17 +112,17 @@ def _compared(count: int, relation: str, bound: int) -> bool:
 
 @_checks("keywords:existence")
 def _existence(text: str, keywords: Iterable[str]) -> bool:
-    return all(re.search(keyword, text, re.IGNORECASE) for keyword in keywords)
+    return all(find(keyword, text, flags=re.IGNORECASE) is not None for keyword in keywords)
 
 
 @_checks("keywords:frequency")
 def _frequency(text: str, keyword: str, frequency: int, relation: str) -> bool:
-    return _compared(len(re.findall(keyword, text, re.IGNORECASE)), relation, frequency)
+    return _compared(count(keyword, text, flags=re.IGNORECASE), relation, frequency)
 
 
 @_checks("keywords:forbidden_words")
 def _forbidden(text: str, forbidden_words: Iterable[str]) -> bool:
-    return not any(re.search(rf"\b{word}\b", text, re.IGNORECASE) for word in forbidden_words)
+    return all(find(rf"\b{word}\b", text, flags=re.IGNORECASE) is None for word in forbidden_words)
 
 
 @_checks("keywords:letter_frequency")
@@ -225,7 +226,7 @@ def _highlighted(text: str, num_highlights: int) -> bool:
 
 @_checks("detectable_format:multiple_sections")
 def _sections(text: str, section_spliter: str, num_sections: int) -> bool:
-    return len(re.findall(rf"{section_spliter}\s?\d+", text)) >= num_sections
+    return count(rf"{section_spliter}\s?\d+", text) >= num_sections
 
 
 @_checks("detectable_format:json_format")

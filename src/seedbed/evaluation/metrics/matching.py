@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -11,6 +12,7 @@ from typing import Any, NoReturn
 
 from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics import expressions
 from seedbed.evaluation.metrics.metric import NO_ANSWER, ExactMatch, Score, bare, metric, text
 from seedbed.runs.run import Run
 
@@ -50,23 +52,21 @@ def _pattern(pattern: object = None, **_: Any) -> None:
 
 
 @metric(version=1, needs=("expected or pattern",), check=_pattern, binary=True)
-def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool = False) -> Score:
+async def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool = False) -> Score:
     """1 if a regular expression, `pattern` or else the expected answer, matches in the output, or the `whole` of it.
 
-    The answer is its first group, or the whole match.
+    The answer is its first group, or the whole match. An expression that takes too long gives no score.
     """
     wanted = task.expected if pattern is None else pattern
     if wanted is None:
         return NO_ANSWER
     try:
-        compiled = re.compile(text(wanted))
+        match = await asyncio.to_thread(expressions.find, text(wanted), text(run.output), whole=whole)
     except re.error as wrong:
         return Score(None, f"the expected answer is not a regular expression: {wrong}")
-    answer = text(run.output)
-    match = compiled.fullmatch(answer) if whole else compiled.search(answer)
-    if not match:
-        return Score(0.0, f"no match for {compiled.pattern}")
-    return Score(1.0, answer=(match[1] or "") if compiled.groups else match[0])
+    except ValueError as slow:
+        return Score(None, str(slow))
+    return Score(0.0, f"no match for {text(wanted)}") if match is None else Score(1.0, answer=match)
 
 
 _LISTED = re.compile(r"^\s*[([]?([A-Z])[)\].:]\s+(\S.*?)\s*$", re.MULTILINE)

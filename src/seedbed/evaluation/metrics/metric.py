@@ -42,6 +42,7 @@ class Score:
     answer: str = ""
     cost_usd: float = 0.0
     tokens: int = 0
+    unpriced: int = 0
 
     def __post_init__(self) -> None:
         if self.value is not None and not math.isfinite(self.value):

@@ -66,20 +66,20 @@ class Weighted:
         return any(needs_expected(part.metric) for part in self._parts)
 
     async def __call__(self, run: Run, task: Task) -> Score:
-        total, cost, tokens, terms, answer = 0.0, 0.0, 0, list[str](), ""
+        total, cost, tokens, unpriced, terms, answer = 0.0, 0.0, 0, 0, list[str](), ""
         for part in self._parts:
             score = await part.metric(run, task)
-            cost, tokens = cost + score.cost_usd, tokens + score.tokens
+            cost, tokens, unpriced = cost + score.cost_usd, tokens + score.tokens, unpriced + score.unpriced
             if score.value is None:
-                return Score(None, f"{part.metric.name}: {score.reason}", score.answer, cost, tokens)
+                return Score(None, f"{part.metric.name}: {score.reason}", score.answer, cost, tokens, unpriced)
             total += part.weight * score.value / part.scale
             terms.append(f"{part.weight:g} * {part.metric.name} {score.value:g}")
             answer = answer or score.answer
         if self.normalised:
             total /= sum(abs(part.weight) for part in self._parts)
         if not math.isfinite(total):
-            return Score(None, f"not a finite number: {' + '.join(terms)}", answer, cost, tokens)
-        return Score(total, " + ".join(terms), answer, cost, tokens)
+            return Score(None, f"not a finite number: {' + '.join(terms)}", answer, cost, tokens, unpriced)
+        return Score(total, " + ".join(terms), answer, cost, tokens, unpriced)
 
 
 def weighted(**parts: Any) -> Weighted:

@@ -15,10 +15,12 @@ from itertools import pairwise
 from typing import Literal
 
 from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
+from seedbed.models.calling.bills import REST_SECONDS, is_impossible, overbilled
 from seedbed.models.calling.hedging import first_answer
 from seedbed.models.calling.limits import ModelLimits, Reserve, free
 from seedbed.models.cards import Model
-from seedbed.models.chat import AS_ON_ITS_CARD, Message, Reply, Sampling, ask, estimated_tokens, merge_messages, stream
+from seedbed.models.chat import AS_ON_ITS_CARD, Message, Reply, Sampling, ask, merge_messages, stream
+from seedbed.models.usage import estimated_tokens
 from seedbed.spending.ledger import Reservation
 from seedbed.telemetry import Hedged, ModelFailed, emit
 
@@ -28,6 +30,7 @@ class Attempt:
     """A request that failed, or that a second one overtook.
 
     `cost_usd` and `tokens` are the most that it can have taken: a provider may charge for an answer we never got.
+    `unpriced` is 1 if it may, and at a price that is not known.
     """
 
     model: str
@@ -36,6 +39,7 @@ class Attempt:
     seconds: float
     cost_usd: float
     tokens: int = 0
+    unpriced: int = 0
     overtaken: bool = False
 
 
@@ -55,13 +59,20 @@ class Fallback:
 class ModelAnswer:
     """The answer to a call and how it came about.
 
-    `waited_seconds` were spent on rate limits and pauses, apart from the model's own time.
+    `waited_seconds` were spent on rate limits and pauses, apart from the model's own time. `overbilled` says, if so,
+    that more was charged than a request can carry.
     """
 
     reply: Reply
     fallbacks: tuple[Fallback, ...] = ()
     waited_seconds: float = 0.0
     attempts: tuple[Attempt, ...] = ()
+    overbilled: str = ""
+
+    @property
+    def unpriced(self) -> int:
+        """How many of its requests have an unknown price."""
+        return (not self.reply.cost_known) + sum(attempt.unpriced for attempt in self.attempts)
 
     @property
     def uncounted_tokens(self) -> int:
@@ -127,6 +138,7 @@ class ModelCall:
     _answer_tokens: int = field(init=False, default=0)
     _second: Reply | ModelUnavailable | None = field(init=False, default=None)
     _is_hedged: bool = field(init=False, default=False)
+    _overbilled: str = field(init=False, default="")
 
     @cached_property
     def _prompt_tokens(self) -> int:
@@ -149,6 +161,7 @@ class ModelCall:
                         fallbacks=self._fallbacks(model),
                         waited_seconds=self._waited,
                         attempts=tuple(self._attempts),
+                        overbilled=self._overbilled,
                     )
             left = [model for model in left if model.name not in self._rejected]
             if left:
@@ -284,7 +297,7 @@ class ModelCall:
             else:
                 reply = await self._stream(model, sampling, self.on_piece)
         except asyncio.CancelledError:
-            reservation.spent_usd, reservation.spent_tokens = self._most(model, reservation)
+            self._spend(model, reservation, *self._most(model, reservation))
             self._note_overtaken(model, clock() - started, reservation.spent_usd, reservation.spent_tokens)
             raise
         except ModelUnavailable as failure:
@@ -294,9 +307,9 @@ class ModelCall:
             if self._pieces:
                 written = estimated_tokens("".join(self._pieces))
                 limit = reservation.max_tokens or written
-                reservation.spent_usd, reservation.spent_tokens = self._estimate(model, min(written, limit))
-            elif "Timeout" in type(failure.__cause__).__name__:  # it may have answered, and charge for it
-                reservation.spent_usd, reservation.spent_tokens = self._most(model, reservation)
+                self._spend(model, reservation, *self._estimate(model, min(written, limit)))
+            elif failure.paid:
+                self._spend(model, reservation, *self._most(model, reservation))
             self._attempts.append(
                 Attempt(
                     model=model.name,
@@ -305,16 +318,33 @@ class ModelCall:
                     seconds=clock() - started,
                     cost_usd=reservation.spent_usd,
                     tokens=reservation.spent_tokens,
+                    unpriced=reservation.unpriced,
                 )
             )
             return failure
         if not (reply.cost_known and reply.tokens):  # then the most it can be counts
-            usd, tokens = self._most(model, reservation)
+            usd, tokens = self._most(model, reservation, estimated_tokens(reply.text))
+            known = reply.cost_known or model.price(tokens) is not None
             usd, tokens = reply.cost_usd if reply.cost_known else usd, 0 if reply.tokens else tokens
-            reply = replace(reply, cost_usd=usd, uncounted_tokens=tokens)
-        reservation.spent_usd, reservation.spent_tokens = reply.cost_usd, reply.tokens
+            reply = replace(reply, cost_usd=usd, uncounted_tokens=tokens, cost_known=known)
+        self._spend(model, reservation, reply.cost_usd, reply.tokens, priced=reply.cost_known)
+        self._check_bill(model, reservation, reply)
         self._answer_tokens = reply.usage.completion_tokens
         return reply
+
+    def _spend(
+        self, model: Model, reservation: Reservation, usd: float, tokens: int, *, priced: bool | None = None
+    ) -> None:
+        """Count what a request took, or may have taken."""
+        reservation.spent_usd, reservation.spent_tokens = usd, tokens
+        reservation.unpriced = int(not (model.price(tokens) is not None if priced is None else priced))
+
+    def _check_bill(self, model: Model, reservation: Reservation, reply: Reply) -> None:
+        """Name a model that charged more than the request can carry, and leave it alone if the bill cannot be right."""
+        if said := overbilled(reservation, reply):
+            self._overbilled = reservation.overbilled = said
+            if is_impossible(reservation, reply):
+                self.limits[model].breaker.rest(REST_SECONDS, "credit", said)
 
     async def _stream(self, model: Model, sampling: Sampling, on_piece: Callable[[str | Discard], None]) -> Reply:
         async with aclosing(stream(model, self._messages(model), sampling)) as pieces:
@@ -325,10 +355,10 @@ class ModelCall:
                 on_piece(piece)
         raise AssertionError("a stream ends with its reply or an error")
 
-    def _most(self, model: Model, reservation: Reservation) -> tuple[float, int]:
-        """The most that a request can take, in US dollars and tokens. One without a bound takes as much as the other
-        one beside it did, if there was one."""
-        usd, tokens = self._estimate(model, reservation.max_tokens or self._answer_tokens)
+    def _most(self, model: Model, reservation: Reservation, written: int = 0) -> tuple[float, int]:
+        """The most that a request can take, in US dollars and tokens. One without a bound takes as much as was
+        `written`, or as the other one beside it did, if there was one."""
+        usd, tokens = self._estimate(model, reservation.max_tokens or written or self._answer_tokens)
         return (
             usd if reservation.most_usd is None else reservation.most_usd,
             tokens if reservation.most_tokens is None else reservation.most_tokens,

@@ -20,8 +20,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, SecretStr, field_validator
 
 from seedbed.errors import ModelUnavailable, Why, shown
-from seedbed.models.calling.connections import client, shared_client
-from seedbed.models.failures import explain_status, retry_after
+from seedbed.models.calling.connections import abounded, bounded, client, shared_client
+from seedbed.models.failures import LATE, explain_status, retry_after
+from seedbed.models.usage import read_count, read_usage
 
 
 class OpenAIChat(BaseChatModel):
@@ -84,19 +85,20 @@ class OpenAIChat(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         request = self._request(messages, stop, **kwargs)
-        with self._failures(), client() as once:
-            answer = once.post(**request)
-            self._check(answer)
-            return self._result(answer.content)
+        with self._failures(), client() as once, once.stream("POST", **request) as answer:
+            content = b"".join(bounded(answer))
+            self._check(answer, content)
+            return self._result(content)
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         request = self._request(messages, stop, **kwargs)
         with self._failures():
-            answer = await (await shared_client()).post(**request)
-            self._check(answer)
-            return self._result(answer.content)
+            async with (await shared_client()).stream("POST", **request) as answer:
+                content = b"".join([piece async for piece in abounded(answer)])
+            self._check(answer, content)
+            return self._result(content)
 
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
@@ -104,10 +106,9 @@ class OpenAIChat(BaseChatModel):
         request = self._request(messages, stop, stream=True, **kwargs)
         with self._failures(), client() as once, once.stream("POST", **request) as answer:
             if not answer.is_success:
-                answer.read()
-                self._check(answer)
+                self._check(answer, b"".join(bounded(answer)))
             events = EventStreamParser()
-            for piece in answer.iter_bytes():
+            for piece in bounded(answer):
                 yield from map(self._chunk, events.feed(piece))
             yield self._last(events)
 
@@ -118,10 +119,9 @@ class OpenAIChat(BaseChatModel):
         with self._failures():
             async with (await shared_client()).stream("POST", **request) as answer:
                 if not answer.is_success:
-                    await answer.aread()
-                    self._check(answer)
+                    self._check(answer, b"".join([piece async for piece in abounded(answer)]))
                 events = EventStreamParser()
-                async for piece in answer.aiter_bytes():
+                async for piece in abounded(answer):
                     for event in events.feed(piece):
                         yield self._chunk(event)
                 yield self._last(events)
@@ -204,7 +204,7 @@ class OpenAIChat(BaseChatModel):
     def _last(self, events: EventStreamParser) -> ChatGenerationChunk:
         """The last chunk, with usage and metadata: LangChain adds chunks up, so only one may have them."""
         if events.end is None:
-            raise self._unavailable("transient", "found an answer that breaks off", "Ask again")
+            raise self._unavailable("transient", "found an answer that breaks off", "Ask again", paid=True)
         metadata = _metadata(events.end, events.usage)
         message = AIMessageChunk(
             content="", usage_metadata=_usage(events.usage), response_metadata=metadata, chunk_position="last"
@@ -217,28 +217,32 @@ class OpenAIChat(BaseChatModel):
         refusal = message.get("refusal")
         if refusal or choice.get("finish_reason") == "content_filter":
             text = self._quote(refusal or "its content filter")
-            raise self._unavailable("refused", f"found a refusal: {text}", "Ask for something else")
+            raise self._unavailable("refused", f"found a refusal: {text}", "Ask for something else", paid=True)
 
-    def _check(self, answer: httpx.Response) -> None:
+    def _check(self, answer: httpx.Response, content: bytes) -> None:
         if not answer.is_success:
+            status, paid = answer.status_code, answer.status_code in LATE
             try:
-                text = _error_text(json.loads(answer.content)["error"])
-            except (ValueError, KeyError, TypeError):
-                text = answer.content[:1000].decode(errors="replace")
-            raise self._failure(answer.status_code, text, f"status {answer.status_code}", retry_after(answer.headers))
+                said = json.loads(content)
+                text, paid = _error_text(said["error"]), paid or bool(said.get("usage"))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                text = content[:1000].decode(errors="replace")
+            raise self._failure(status, text, f"status {status}", retry_after(answer.headers), paid=paid)
 
     def _error_in_answer(self, error: object) -> ModelUnavailable:
         """An error inside an answer that began well; its code may be an HTTP status or a word."""
         code = error.get("code") if isinstance(error, Mapping) else None
         text = _error_text(error)
         status = code if isinstance(code, int) else 400 if "invalid_request" in text else 500
-        return self._failure(status, text, "an error in the answer")
+        return self._failure(status, text, "an error in the answer", paid=True)
 
-    def _failure(self, status: int, text: str, where: str, wait_seconds: float | None = None) -> ModelUnavailable:
+    def _failure(
+        self, status: int, text: str, where: str, wait_seconds: float | None = None, *, paid: bool
+    ) -> ModelUnavailable:
         why = explain_status(status, text)
         remedies = {401: "Check api_key", 403: "Check api_key", 404: "Check model and base_url"}
         remedy = remedies.get(status, _REMEDIES[why])
-        return self._unavailable(why, f"found {where}: {self._quote(text)}", remedy, wait_seconds)
+        return self._unavailable(why, f"found {where}: {self._quote(text)}", remedy, wait_seconds, paid=paid)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -247,13 +251,15 @@ class OpenAIChat(BaseChatModel):
             yield
         except httpx.TimeoutException as error:
             problem = f"found {type(error).__name__} after {self.timeout:g} s"
-            raise self._unavailable("transient", problem, "Ask again, or raise timeout") from error
+            paid = not isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout)
+            raise self._unavailable("transient", problem, "Ask again, or raise timeout", paid=paid) from error
         except httpx.HTTPError as error:
             problem = f"found {type(error).__name__}: {self._quote(error)}"
-            raise self._unavailable("transient", problem, "Check base_url and the network") from error
+            paid = not isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol)
+            raise self._unavailable("transient", problem, "Check base_url and the network", paid=paid) from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             problem = f"found an answer that cannot be read ({type(error).__name__}: {self._quote(error)})"
-            raise self._unavailable("transient", problem, "Ask again, or check base_url") from error
+            raise self._unavailable("transient", problem, "Ask again, or check base_url", paid=True) from error
 
     def _quote(self, value: object) -> str:
         """A text of the endpoint without our secrets: some endpoints repeat the key that they refuse."""
@@ -263,9 +269,11 @@ class OpenAIChat(BaseChatModel):
                 text = text.replace(secret.get_secret_value(), "…")
         return shown(text, 300)
 
-    def _unavailable(self, why: Why, problem: str, remedy: str, wait: float | None = None) -> ModelUnavailable:
+    def _unavailable(
+        self, why: Why, problem: str, remedy: str, wait: float | None = None, *, paid: bool
+    ) -> ModelUnavailable:
         name = f"{self.model} at {urlsplit(self.base_url).netloc.rpartition('@')[2]}"
-        return ModelUnavailable(f"{name} gave no answer: {problem}; expected a reply. {remedy}", why, wait)
+        return ModelUnavailable(f"{name} gave no answer: {problem}; expected a reply. {remedy}", why, wait, paid=paid)
 
 
 _REMEDIES: dict[Why, str] = {
@@ -323,17 +331,22 @@ def _error_text(error: object) -> str:
 
 
 def _usage(reported: Any) -> UsageMetadata | None:
-    if not reported:
+    """The usage in LangChain's form; None if there is none, or if it cannot be read: the answer is worth more."""
+    counted = read_usage(reported, "prompt_tokens", "completion_tokens")
+    if counted is None:
         return None
-    read, written = int(reported["prompt_tokens"]), int(reported.get("completion_tokens") or 0)
-    cached = (reported.get("prompt_tokens_details") or {}).get("cached_tokens")
-    reasoning = (reported.get("completion_tokens_details") or {}).get("reasoning_tokens")
+    read, written = counted.prompt_tokens, counted.completion_tokens
     usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-    if cached is not None:
-        usage["input_token_details"] = InputTokenDetails(cache_read=int(cached))
-    if reasoning is not None:
-        usage["output_token_details"] = OutputTokenDetails(reasoning=int(reasoning))
+    if (cached := _detail(reported, "prompt_tokens_details", "cached_tokens")) is not None:
+        usage["input_token_details"] = InputTokenDetails(cache_read=cached)
+    if (reasoning := _detail(reported, "completion_tokens_details", "reasoning_tokens")) is not None:
+        usage["output_token_details"] = OutputTokenDetails(reasoning=reasoning)
     return usage
+
+
+def _detail(usage: Mapping[str, Any], section: str, name: str) -> int | None:
+    details = usage.get(section)
+    return read_count(details.get(name)) if isinstance(details, Mapping) else None
 
 
 def _metadata(answer: Mapping[str, Any], usage: Any) -> dict[str, Any]:
@@ -341,11 +354,14 @@ def _metadata(answer: Mapping[str, Any], usage: Any) -> dict[str, Any]:
         "finish_reason": next(choice.get("finish_reason") for choice in answer["choices"]),
         "model_name": answer.get("model"),
         "system_fingerprint": answer.get("system_fingerprint"),
-        "cost_usd": (usage or {}).get("cost"),  # what was charged, which only some providers report
+        "cost_usd": usage.get("cost")
+        if isinstance(usage, Mapping)
+        else None,  # what was charged, which only some providers report
     }
     return {name: value for name, value in known.items() if value is not None}
 
 
 def _logprobs(choice: Mapping[str, Any]) -> dict[str, Any]:
-    content = (choice.get("logprobs") or {}).get("content")
+    logprobs = choice.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     return {"logprobs": {"content": content}} if content else {}

@@ -43,7 +43,8 @@ class BetterGate:
         replayed = any(map(is_replayed, plan["models"].values()))
         if replayed and not self.replays:
             return Refusal("better", "a verdict about replays", "one about live runs", remedy)
-        if not replayed and verdict.mode != "confirmatory":
+        # Live comparisons that were begun by an old version have no mode, and count as they did then.
+        if not replayed and verdict.mode != "confirmatory" and (verdict.mode or not verdict.live):
             actual = f"an exploratory verdict{': ' * bool(verdict.why)}{verdict.why}"
             on = "registered before its first outcome" if verdict.live else "on tasks with no known results"
             return Refusal("better", actual, f"a confirmatory one, {on}", remedy)

@@ -269,9 +269,8 @@ class ExperimentView:
             return f"{rule} That happened in none of {runs:,} runs."
         missing = missing_in_words(self.verdict)
         also = f"; {unscored:,} of them completed but got no score" if unscored and not missing else ""
-        return f"{rule} That happened in {failed:,} of {runs:,} runs{also}." + (
-            f" Missing: {missing}." if missing else ""
-        )
+        gone = f" Missing: {missing}." if missing else ""
+        return f"{rule} That happened in {failed:,} of {runs:,} runs{also}.{gone}"
 
     @property
     def flags(self) -> list[TableRow]:
@@ -391,8 +390,7 @@ def _inputs(task: Task) -> str:
 def status_line(answer: Answer, total: int, alpha: float) -> str:
     """A comparison so far in one line, or after its verdict how far its tags are decided."""
     if isinstance(answer, SliceProgress):
-        done = f"{answer.tags - answer.open} of {answer.tags} tags decided"
-        return f"superior; is it worse on any tag? {done} | tasks {answer.tasks}/{total}"
+        return f"superior; is it worse on any tag? {answer.open} of {answer.tags} open | tasks {answer.tasks}/{total}"
     low, high = interval({1.0: answer.wins, 0.0: answer.ties, -1.0: answer.losses}, bets())
     return (
         f"tasks {answer.n}/{total} | W {answer.wins} T {answer.ties} L {answer.losses} | "

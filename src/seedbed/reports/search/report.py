@@ -29,6 +29,7 @@ from seedbed.reports.page import (
 )
 from seedbed.reports.plots import Axes, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
 from seedbed.reports.search.view import ArmTotals, CandidateView, SearchView
+from seedbed.spending.ledger import amount
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, Store, canonical, short
 
@@ -102,7 +103,8 @@ def _tiles(view: SearchView) -> list[Tile]:
     if sure:
         tiles.append(_gain_tile("gain, confirmed" if view.answer == "yes" else "gain, not confirmed", sure.gain))
         tiles += [_gain_tile("gain over best of N", sure.over_best_of_n)] if sure.over_best_of_n else []
-    tried = f"{counted(len(view.pool) - 1, 'candidate')}, ${view.evolution.spent['usd']:.4f}"
+    cost = amount(view.evolution.spent["usd"], view.evolution.spent.get("unpriced", 0), "${:.4f}".format)
+    tried = f"{counted(len(view.pool) - 1, 'candidate')}, {cost}"
     return [*tiles, Tile("runs", f"{runs:,}", tried)]
 
 

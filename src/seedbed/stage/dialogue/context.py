@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
-from seedbed.models.chat import estimated_tokens as tokens
+from seedbed.models.usage import estimated_tokens as tokens
 
 Ask = Callable[[str, int], Awaitable[str]]
 """Asks a model to answer a prompt within a number of tokens."""

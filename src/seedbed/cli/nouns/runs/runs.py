@@ -13,7 +13,7 @@ from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.runs import doubt, patterns, replay, screening, tail
 from seedbed.cli.options import OutputFile, RowLimit
-from seedbed.cli.output import Column, line, money, when
+from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import run as views
 from seedbed.documents import write_private
 from seedbed.reports.numbers import counted
@@ -31,10 +31,10 @@ COLUMNS = (
     Column("task", lambda each: each["task"], flexible=True),
     Column("answer", lambda each: line((_outcome(each), _style(each))), flexible=True),
     Column("tokens", lambda each: each["tokens"], 4, True),
-    Column("cost", lambda each: money(each["cost_usd"]), 1, True),
+    Column("cost", lambda each: views.spent_money(each), 1, True),
     Column("at", lambda each: when(each["started"]), drop=2),
 )
-LISTED = ("status", "inputs", "output", "error", "started", "tokens", "cost_usd", "latency_seconds")
+LISTED = ("status", "inputs", "output", "error", "started", "tokens", "cost_usd", "unpriced", "latency_seconds")
 
 
 @command(app, "list")

@@ -52,7 +52,7 @@ def _turn(fact: Fact) -> LineParts:
         (turn.step or turn.role, "bold"),
         (f" · {turn.role} · {turn.model}: ", "cyan"),
         f"{clipped(turn.text, 70) or 'nothing'}  ",
-        (f"{tokens}, {money(turn.cost_usd)}, {turn.latency_seconds:.2f} s", "dim"),
+        (f"{tokens}, {money(turn.cost_usd, turn.unpriced)}, {turn.latency_seconds:.2f} s", "dim"),
         *((f"  {clipped(notice, 200)}", "yellow") for notice in turn.notices),
     ]
 
@@ -60,7 +60,7 @@ def _turn(fact: Fact) -> LineParts:
 def _failure(fact: Fact) -> LineParts:
     body = fact.body
     name = [(body["step"] or body["role"], "bold"), (f" · {body['role']}", "cyan")]
-    return [*name, (f" ✗ {clipped(body['error'], 100)}  ", "red"), (money(body["cost_usd"]), "dim")]
+    return [*name, (f" ✗ {clipped(body['error'], 100)}  ", "red"), (views.spent_money(body), "dim")]
 
 
 def _decision(fact: Fact) -> LineParts:
@@ -98,7 +98,7 @@ def _outcome(body: Json) -> str:
 
 def _spent(body: Json) -> tuple[str, str]:
     seconds = f", {body['latency_seconds']:.2f} s" if "latency_seconds" in body else ""
-    return (f"{counted(body['tokens'], 'token')}, {money(body['cost_usd'])}{seconds}", "dim")
+    return (f"{counted(body['tokens'], 'token')}, {views.spent_money(body)}{seconds}", "dim")
 
 
 _VIEWS: dict[str, Callable[[Fact], LineParts]] = {

@@ -1,0 +1,28 @@
+"""seedbed stop: halt every run, search and job of a workspace, or let them go on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seedbed.cli.command import Invocation, command
+
+app = typer.Typer(add_completion=False)
+
+
+@command(app, dry_run=True)
+def stop(
+    call: Invocation,
+    because: Annotated[str, typer.Option("--because", metavar="TEXT", help="Why everything stops.")] = "",
+    lift: Annotated[bool, typer.Option("--lift", help="Let runs go on.")] = False,
+) -> None:
+    """Halt every run, search and job of the workspace at its next call to a model or a tool, on all machines.
+
+    The runs fail with the reason, and can be resumed after `seedbed stop --lift`.
+    """
+    with call.open() as space:
+        done = space.stop(because=because, lift=lift)
+    document = {"stopped": not lift, "because": because, "by": done.by, "at": done.at}
+    text = "runs may go on" if lift else f"every run stops at its next call: {because}"
+    call.done(document, text)

@@ -1,0 +1,264 @@
+"""Attacks on money: providers that lie, prices nobody knows, clocks that jump, quotas of many processes, and a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seedbed
+from model_server import Answer, ModelServer, serving
+from seedbed.errors import ModelUnavailable, QuotaSpent, SeedbedError, SettingsError
+from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.journal import Journal
+from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.run import Failure
+from seedbed.settings import Quota, Settings
+from seedbed.spending.quota import Spending
+from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import Fact
+from seedbed.workspace import Workspace
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PRICES = [1_000.0, 1_000.0]
+"""A dollar for a thousand tokens, so that lies are expensive."""
+
+
+def cards(server: ModelServer, **more: Any) -> dict[str, Any]:
+    return {"one": {"use": "openai", "args": {"model": "m", "base_url": server.url}, **more}}
+
+
+def plan(steps: int = 1, **role: Any) -> Playbook:
+    asked = [{"name": f"s{n}", "role": "a", "prompt": "{q}"} for n in range(steps)]
+    return Playbook.from_document({"inputs": ["q"], "roles": {"a": {"model": "one", **role}}, "steps": asked})
+
+
+def usage(**counts: Any) -> Answer:
+    return Answer("yes it is", usage=counts)
+
+
+# Providers that lie
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"prompt_tokens": -5, "completion_tokens": -5},
+        {"prompt_tokens": math.nan, "completion_tokens": 3},
+        {"prompt_tokens": 0, "completion_tokens": 0},
+        {"prompt_tokens": "many", "completion_tokens": 3},
+        {"prompt_tokens": True, "completion_tokens": True},
+        {"prompt_tokens": math.inf, "completion_tokens": 3},
+        {"completion_tokens": [3]},
+        {"prompt_tokens": 5, "completion_tokens": 3, "completion_tokens_details": [], "cost": "free"},
+    ],
+    ids=["negative", "nan", "zero", "text", "true", "infinite", "list", "details"],
+)
+async def test_usage_that_cannot_be_right_loses_no_answer_and_is_not_free(counts: dict[str, Any]) -> None:
+    with serving(usage(**counts)) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=PRICES)) as space:
+            run = await space.run(plan(max_tokens=20), q="why?", max_cost_usd=1.0)
+    assert run.output == "yes it is"
+    assert 0 < run.cost_usd <= 1.0
+    assert all(turn.prompt_tokens >= 0 and turn.completion_tokens >= 0 for turn in run.turns)
+
+
+async def test_a_provider_that_reports_too_little_is_counted_by_the_texts() -> None:
+    question = "word " * 1_200
+    with serving(Answer("yes " * 300, usage={"prompt_tokens": 1, "completion_tokens": 1})) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=[1.0, 1.0])) as space:
+            turn = (await space.run(plan(), q=question)).turns[0]
+    assert turn.prompt_tokens == 1_000
+    assert turn.completion_tokens == 200
+    assert turn.cost_usd == pytest.approx(1_200 / 1e6)
+
+
+async def test_a_bill_that_a_request_cannot_carry_is_counted_named_and_the_last_of_its_model() -> None:
+    bill = usage(prompt_tokens=1e300, completion_tokens=10**12)
+    with serving(script=lambda _: bill) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=[1.0, 1.0])) as space:
+            with pytest.raises(SeedbedError, match=r"one charged 2,000,000,000 tokens, \$2000\.00, for a request that"):
+                await space.run(plan(steps=9, max_tokens=20), q="why?", max_cost_usd=5_000.0)
+            run = space.runs.get(space.runs.recent(1)[0].id)
+            with pytest.raises(ModelUnavailable, match="charged"):  # nor is it asked by other runs
+                await space.run(plan(max_tokens=20), q="and?", max_cost_usd=5_000.0)
+    assert len(server.requests) == 1
+    assert "one charged" in run.turns[0].notices[0]
+    assert run.cost_usd == pytest.approx(2_000.0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(body=b'{"choices": ['),
+        Answer("half an answer", cut=True),
+        Answer(refusal="I will not"),
+        Answer(status=504),
+        Answer(hang_up=True),
+    ],
+    ids=["unreadable", "cut", "refusal", "gateway", "hang up"],
+)
+async def test_an_answer_that_cannot_be_read_is_paid_for(answer: Answer) -> None:
+    with serving(script=lambda _: answer) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=PRICES)) as space:
+            space.resources.runner.limits.sleep = no_sleep
+            with pytest.raises(SeedbedError):
+                await space.run(plan(max_tokens=20), q="why?", max_cost_usd=1.0)
+            run = space.runs.get(space.runs.recent(1)[0].id)
+    assert 0.02 * len(server.requests) <= run.cost_usd <= 1.0
+
+
+@pytest.mark.parametrize("answer", [Answer(status=503), Answer(status=429)], ids=["away", "too many"])
+async def test_a_request_that_was_not_taken_is_free(answer: Answer) -> None:
+    with serving(script=lambda _: answer) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=PRICES)) as space:
+            space.resources.runner.limits.sleep = no_sleep
+            with pytest.raises(ModelUnavailable):
+                await space.run(plan(max_tokens=20), q="why?", max_cost_usd=1.0)
+            assert space.runs.recent(1)[0].cost_usd == 0.0
+
+
+async def no_sleep(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+# Prices that nobody knows
+
+
+async def test_an_unknown_price_is_said_wherever_a_cost_is() -> None:
+    with serving() as server:
+        async with seedbed.open(models=cards(server)) as space:
+            run = await space.run(plan(steps=3), q="why?")
+            tasks = seedbed.Dataset([seedbed.Task("t", {"q": "why?"}, "why?")])
+            card = await space.evaluate(plan(), tasks)
+            recalled = space.runs.get(run.id)
+    assert (run.unpriced, [turn.unpriced for turn in run.turns], recalled.unpriced) == (3, [1, 1, 1], 3)
+    assert "at least $0.0000, 3 calls of unknown price" in repr(run)
+    assert "3 calls of unknown price" in str(run.export("md"))
+    assert (card.unpriced, card.worth_unpriced) == (1, 1)
+    assert "1 call of unknown price" in card._repr_html_()
+
+
+async def test_a_limit_in_money_refuses_an_unknown_price_before_anything_is_paid_unless_told_otherwise() -> None:
+    with serving() as server:
+        models = {**cards(server, usd_per_million=PRICES), "two": cards(server)["one"]}
+        late = plan().document()
+        late["roles"]["b"] = {"model": "two"}
+        late["steps"].append({"name": "late", "role": "b", "prompt": "{q}"})
+        playbook = Playbook.from_document(late)
+        async with seedbed.open(models=models) as space:
+            with pytest.raises(SettingsError, match=r"models\.two\.usd_per_million.*unknown_prices: allow"):
+                await space.run(playbook, q="why?", max_cost_usd=50.0)
+        assert server.requests == []
+        settings = Settings.model_validate({"models": models, "limits": {"unknown_prices": "allow"}})
+        async with Workspace(settings, MemoryStore()) as space:
+            run = await space.run(playbook, q="why?", max_cost_usd=50.0)
+    assert (run.status, run.unpriced) == ("completed", 1)
+
+
+async def test_a_quota_in_money_refuses_an_unknown_price_too() -> None:
+    with serving() as server:
+        settings = Settings.model_validate({"models": cards(server), "quota": {"usd_per_day": 5.0}})
+        async with Workspace(settings, MemoryStore()) as space:
+            with pytest.raises(SettingsError, match="usd_per_million"):
+                await space.run(plan(), q="why?")
+    assert server.requests == []
+
+
+# What was spent before
+
+
+async def test_what_was_spent_before_a_resume_is_found_although_the_clock_went_back() -> None:
+    store = MemoryStore()
+    journal = Journal(store)
+    start = RunStart("b2:p", {}, 1, {})
+    parent = Recorder(journal, start, by="ada", run="1" * 32, clock=lambda: NOON)
+    await parent.start()
+    opened = RunStart("b2:p", {}, 1, {}, parent.id)
+    child = Recorder(journal, opened, by="ada", run="2" * 32, clock=lambda: NOON - timedelta(hours=1))
+    await child.start()
+    await child.record_failure(Failure(step="s", role="a", error="gone", cost_usd=0.7, tokens=9))
+    assert Recorder.resume(journal, parent.id, by="ada").paid_before == (0.7, 9)
+
+
+# Quotas
+
+
+async def test_a_quota_counts_the_runs_of_other_workspaces_on_the_same_store() -> None:
+    store, settings = MemoryStore(), Settings.model_validate({"models": SCRIPTED, "quota": {"runs_per_day": 3}})
+    one, two = Workspace(settings, store), Workspace(settings, store)
+    await one.run(plan(), q="1")
+    await two.run(plan(), q="2")
+    await one.run(plan(), q="3")
+    with pytest.raises(QuotaSpent, match="3 runs within a day"):
+        await two.run(plan(), q="4")
+
+
+def test_of_processes_that_start_at_once_the_first_in_the_store_count() -> None:
+    store, settings = MemoryStore(), Settings(quota=Quota(runs_per_day=1))
+    one, two = Spending(settings, store, lambda: NOON), Spending(settings, store, lambda: NOON)
+    first, second = one.start("r1"), two.start("r2")  # neither has seen the other
+    for run in ("r2", "r1"):
+        store.append([Fact(kind="start", key=run, subject="p", at=NOON, by="ada", body={"parent": ""})])
+    two.confirm(second)
+    with pytest.raises(QuotaSpent, match="1 runs within a day"):
+        one.confirm(first)
+
+
+def test_a_run_that_is_resumed_counts_once_with_all_that_it_cost() -> None:
+    store, settings = MemoryStore(), Settings(quota=Quota(runs_per_day=2, usd_per_day=1.0))
+    spending = Spending(settings, store, lambda: NOON)
+    for number, usd in enumerate((0.3, 0.4), 1):
+        first = spending.start("r1")
+        key, parent = "r1" if number == 1 else f"r1@{number}", {"parent": "", "turns": 1}
+        store.append([Fact(kind="start", key="r1", subject="p", at=NOON, by="ada", body=parent)])
+        store.append([Fact(kind="run", key=key, subject="p", at=NOON, by="ada", body=parent, value=usd)])
+        spending.end(first, usd)
+    for each in (spending, Spending(settings, store, lambda: NOON)):
+        each.start("r2").usd = 0.4
+        with pytest.raises(QuotaSpent, match=r"2 runs within a day; .* \$1\.10 spent within a day"):
+            each.start("r3")
+
+
+def test_a_quota_in_money_counts_what_other_processes_paid() -> None:
+    store, settings = MemoryStore(), Settings(quota=Quota(usd_per_day=1.0))
+    spending = Spending(settings, store, lambda: NOON)
+    spending.start("mine")
+    for key, usd in (("theirs", 0.6), ("theirs@2", 0.5)):
+        store.append([Fact(kind="run", key=key, subject="p", at=NOON, by="bob", body={"turns": 1}, value=usd)])
+    with pytest.raises(QuotaSpent, match=r"\$1\.10 spent within a day"):
+        spending.start("another")
+
+
+SCRIPTED = {"one": {"use": "scripted", "args": {"replies": {".": "yes"}}}}
+
+
+# Many random runs
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(Path(seedbed.__file__).parents[2] / "benchmarks"))
+    import lying_provider
+
+    return lying_provider
+
+
+async def test_random_runs_against_a_provider_that_lies_never_cost_more_than_they_may(study: Any) -> None:
+    for each in await study.study(30, seed=7):
+        assert each.bill.usd <= each.limit * (1 + 1e-9)
+        assert each.recorded >= each.bill.usd * (1 - 1e-9)
+
+
+async def test_a_provider_that_bills_the_impossible_overshoots_by_the_requests_under_way_and_is_named(
+    study: Any,
+) -> None:
+    huge = [each for each in await study.study(20, 7, ("honest", study.HUGE)) if each.bill.huge]
+    assert huge
+    for each in huge:
+        assert each.named
+        assert each.bill.after_huge <= 4  # that many are under way together
