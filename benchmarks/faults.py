@@ -99,7 +99,9 @@ async def pays(task: Mapping[str, Any], stage: Stage) -> list[str]:
     return done
 
 
-BOOK = Playbook.from_document({"roles": {"clerk": {"model": "m"}}, "program": "__main__:pays", "rules": {"allow": ["pay"]}})
+BOOK = Playbook.from_document(
+    {"roles": {"clerk": {"model": "m"}}, "program": "__main__:pays", "rules": {"allow": ["pay"]}}
+)
 SETTINGS = {"by": "ann", "models": {"m": {"use": "__main__.Changing", "args": {"replies": []}}}}
 
 
