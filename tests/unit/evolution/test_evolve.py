@@ -133,7 +133,7 @@ async def test_nobody_wins_by_failing_at_the_tasks_that_are_hard() -> None:
 async def test_if_nothing_can_be_scored_the_reason_is_told() -> None:
     store = MemoryStore()
     silent = {"use": "scripted", "args": {"replies": []}}
-    with pytest.raises(RunError, match="^the script is over"):
+    with pytest.raises(RunError, match=r"^the script is over"):
         await evolved(store, bench=bench(store, oracle=silent))
     assert "evolution" not in store.kinds()
 
