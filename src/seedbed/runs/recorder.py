@@ -39,7 +39,7 @@ from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
 """The fields of turns and failures that count tokens."""
 
-PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 20)
+PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 20, 20)
 """How many seconds to wait for a lost store before the result of a call that changed the world is given up."""
 
 Details = Callable[[], Json]
