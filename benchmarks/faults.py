@@ -99,7 +99,9 @@ async def pays(task: Mapping[str, Any], stage: Stage) -> list[str]:
     return done
 
 
-BOOK = Playbook.from_document({"roles": {"clerk": {"model": "m"}}, "program": "__main__:pays"})
+BOOK = Playbook.from_document(
+    {"roles": {"clerk": {"model": "m"}}, "program": "__main__:pays", "rules": {"allow": ["pay"]}}
+)
 SETTINGS = {"by": "ann", "models": {"m": {"use": "__main__.Changing", "args": {"replies": []}}}}
 
 
@@ -207,7 +209,7 @@ async def _perform(space: Workspace, run: str, how: str) -> int:
         except NotFound:
             how = "begin"
         except RunTaken:
-            if space.runs.get(run).status == "completed":
+            if recall(space.store, run).status == "completed":
                 return 0
         except InDoubt:
             return 3

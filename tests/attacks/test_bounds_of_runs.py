@@ -38,7 +38,7 @@ async def desk(task: Mapping[str, Any], stage: Stage) -> Any:
     return await stage.call("refund", order=task["order"])
 
 
-DESK = Playbook.from_document({"program": f"{__name__}:desk"})
+DESK = Playbook.from_document({"program": f"{__name__}:desk", "rules": {"allow": ["refund"]}})
 SAYS = Playbook.from_document({"roles": {"clerk": {"model": "fast"}}})
 ORDER = Dataset((Task("t0", {"order": "0"}, "refunded 0"),))
 

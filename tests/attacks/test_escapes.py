@@ -115,21 +115,6 @@ async def test_what_may_evolve_is_tried_and_under_the_rules_of_the_start() -> No
     assert varied.digest in found.pool
 
 
-class Helped(Hostile):
-    async def ask(self) -> Sequence[Offer]:
-        assert self.search.perform
-        await self.search.perform("helper", Playbook.from_document({"program": f"{__name__}:thief"}), {"text": "x"})
-        return []
-
-
-async def test_an_optimizer_has_no_code_run_as_a_helper() -> None:
-    sent.clear()
-    async with space() as at:
-        with pytest.raises(PlaybookError, match=r"program: found .*thief; expected no program"):
-            await at.evolve(START, tasks(range(30)), optimizer=Helped(START), budget="60 runs")  # type: ignore[arg-type]
-    assert sent == []
-
-
 def test_a_merge_keeps_a_lock_on_demos_that_are_still_empty() -> None:
     plain = {
         "roles": {"clerk": {"system": "Be kind."}},

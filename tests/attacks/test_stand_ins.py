@@ -46,7 +46,11 @@ async def desk(task: Mapping[str, Any], stage: Stage) -> Any:
 
 
 DESK = Playbook.from_document(
-    {"program": f"{__name__}:desk", "parameters": {"patience": {"value": 1, "low": 0, "high": 9}}}
+    {
+        "program": f"{__name__}:desk",
+        "parameters": {"patience": {"value": 1, "low": 0, "high": 9}},
+        "rules": {"allow": ["refund"]},
+    }
 )
 IMPATIENT = Playbook.from_document({**DESK.content(), "parameters": {"patience": {"value": 0, "low": 0, "high": 9}}})
 
@@ -190,6 +194,18 @@ async def test_who_cannot_call_a_tool_is_not_refused() -> None:
         assert (await at.evaluate(Playbook.from_document(SAYS), orders(1))).interval.mean == 1.0
         forbidden = Playbook.from_document({**DESK.content(), "rules": {"never": ["ref*"]}})
         assert (await at.evaluate(forbidden, orders(1))).cells[0].value is None
+        sometimes = Playbook.from_document(
+            {**DESK.content(), "rules": {"never": [{"refund": {"order": {"one_of": ["1"]}}}]}}
+        )
+        with pytest.raises(SettingsError, match="refund, which"):
+            await at.evaluate(sometimes, orders(1))
+    assert refunded == []
+
+
+async def test_a_run_that_is_not_live_refuses_by_itself_whoever_has_it_performed() -> None:
+    async with space() as at:
+        with pytest.raises(SettingsError, match="refund, which would really change the world"):
+            await at.resources.runner.perform_once("a" * 32, DESK, {"order": "1"}, 1)
     assert refunded == []
 
 
@@ -270,7 +286,7 @@ def pretend(order: str) -> str:
 async def handle(task, stage):
     return await stage.call("refund", order=task["order"])
 """
-BOOK = "program: shop:handle\nparameters: {patience: {value: 1, low: 0, high: 9}}\n"
+BOOK = "program: shop:handle\nrules: {allow: [refund]}\nparameters: {patience: {value: 1, low: 0, high: 9}}\n"
 
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -376,7 +392,7 @@ async def test_tools_of_a_server_change_the_world_unless_it_marks_them_or_a_sand
         return Workspace(found, MemoryStore())
 
     looking = Playbook.from_document({"program": f"{__name__}:looks", "rules": {"never": ["*_refund", "*_fetch"]}})
-    refunding = Playbook.from_document({"program": f"{__name__}:refunds"})
+    refunding = Playbook.from_document({"program": f"{__name__}:refunds", "rules": {"allow": ["shop_refund"]}})
     async with at(served) as plain:
         assert (await plain.evaluate(looking, orders(1))).interval.mean == 1.0
         with pytest.raises(SettingsError, match="found shop_fetch, shop_refund, which"):

@@ -206,7 +206,7 @@ async def broken(order: str) -> str:
     raise ValueError(f"out of order: {order}")
 
 
-@tool(timeout_seconds=0.05)
+@tool(effect="reads", timeout_seconds=0.05)
 async def hanging() -> str:
     await asyncio.Event().wait()
     return "never"

@@ -141,7 +141,7 @@ async def test_when_a_worker_is_killed_no_judgement_that_was_paid_is_paid_again(
                 await asyncio.sleep(0.01)
         turns = {fact.body["messages"][-1][1] for fact in space.store.facts(Query(kind="turn"))}
         at_it = {fact.body["worker"] for fact in space.store.facts(Query(kind="start"))}
-        living = sorted(int(each.split("/")[1]) for each in at_it if is_alive(each, space.store, now()))
+        living = sorted(int(each.split("/")[1]) for each in at_it if is_alive(each, "", now(), space.store, now()))
         assert not doing.done()
         os.kill(next(pid for pid in living if pid != os.getpid()), signal.SIGKILL)
         result = await doing

@@ -25,7 +25,7 @@ from seedbed.errors import SettingsError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.metrics.metric import metric
 from seedbed.evaluation.scorecard import Scorecard
-from seedbed.runs.history import worker_at
+from seedbed.runs.claims import holder_of
 from seedbed.runs.run import Run
 from seedbed.runs.worker_presence import is_alive
 from seedbed.settings import Settings
@@ -106,7 +106,7 @@ def told(card: Scorecard) -> list[tuple[Any, ...]]:
 def workers(store: Store) -> set[int]:
     """The processes that are at something, or were."""
     starts = [fact.body["worker"] for kind in ("start", "claim") for fact in store.facts(Query(kind=kind))]
-    living = [worker for worker in starts if worker and is_alive(worker, store, now())]
+    living = [worker for worker in starts if worker and is_alive(worker, "", now(), store, now())]
     return {int(worker.split("/")[1]) for worker in living} - {os.getpid()}
 
 
@@ -176,7 +176,7 @@ async def test_a_cancelled_evaluation_stops_its_workers_and_goes_on_where_it_was
         doing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await doing
-        assert [start for start in space.store.facts(Query(kind="start")) if worker_at(space.store, start.key)] == []
+        assert [start for start in space.store.facts(Query(kind="start")) if holder_of(space.store, start.key)] == []
         hold.set()
         card = await space.evaluate(ECHO, numbers(60), metric=ExactMatch(), parallel=2)
         assert {asked(server)[f"say {n}"] for n in range(20)} == {1}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from seedbed.errors import BudgetSpent, PlaybookError, Problem
+from seedbed.errors import BudgetSpent
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evolution.evaluators import (
@@ -94,12 +94,7 @@ class Payments:
         return [cell for cells in again.values() for cell in cells]
 
     async def perform(self, name: str, playbook: Playbook, inputs: Any) -> Run:
-        """A run that helps with the search. A run of the same name is not paid twice.
-
-        Raises PlaybookError for a playbook with a program: an optimizer asks models, and runs no code of its own here.
-        """
-        if playbook.program:
-            raise PlaybookError([Problem("program", playbook.program, "no program, in a run that helps with a search")])
+        """A run that helps with the search. A run of the same name is not paid twice."""
         if self.room == 0:
             raise BudgetSpent(f"found no run left of {self.account.budget}; expected one for {name}")
         self.account.reserve(1)

@@ -34,8 +34,8 @@ RuleChoice: TypeAlias = str | Mapping[str, Any] | None
 Mode: TypeAlias = Literal["confirmatory", "exploratory", ""]
 """Whether a verdict may release a candidate; empty in experiments of before this was asked, which may not."""
 
-EDITION = 2
-"""The edition of the arithmetic of verdicts that new experiments register."""
+EDITION = 3
+"""The edition of the arithmetic of verdicts, and of what they may rest on, that new experiments register."""
 
 _CLAIMS = {"superior": "is better than", "non-inferior": "is not worse than", "equivalent": "is as good as"}
 
@@ -53,6 +53,7 @@ class Design:
     mode: Mode = "exploratory"
     attempt: int = 0
     retired: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +89,11 @@ class Experiment:
     """Which attempt to replace the control it is, from 1; 0 if it is none."""
     retired: tuple[str, ...] = ()
     """Tasks that were retired after results of them were known: they are not run, and count as missing answers."""
+    left_out: tuple[str, ...] = ()
+    """Tasks that nearly repeat one with known results, or another of these: they are not run, and do not count."""
     edition: int = 1
     """By which edition of the arithmetic the numbers of its verdict are computed. In the first the interval was that of
-    a number of tasks fixed in advance."""
+    a number of tasks fixed in advance; up to the second no task was left out because it nearly repeats another."""
 
     @classmethod
     def plan(
@@ -114,7 +117,7 @@ class Experiment:
             raise DatasetError([Problem("tasks", "none", "at least one")])
         seed, replicates = design.seed, design.replicates
         read = tuple(sorted({name for task in tasks for name in task.inputs} if inputs is None else inputs))
-        every = drawn(tasks, seed, read)
+        every = drawn(tasks, seed, read, design.left_out)
         alone = all(len(unit) == 1 for unit in every)
         binary = bool(getattr(metric, "binary", False))
         chosen = _rule(design.rule, design.alpha, len(every), binary and alone and replicates == 1)
@@ -139,19 +142,20 @@ class Experiment:
             mode=design.mode,
             attempt=design.attempt,
             retired=design.retired,
+            left_out=design.left_out,
             edition=EDITION,
         )
 
     @classmethod
     def from_content(cls, body: Json) -> Experiment:
-        names = ("order", "first_replicates", "inputs", "retired")
+        names = ("order", "first_replicates", "inputs", "retired", "left_out")
         return cls(**{**body, **{name: tuple(body[name]) for name in names if name in body}})
 
     def content(self) -> Json:
         body = {**asdict(self), "order": list(self.order), "first_replicates": list(self.first_replicates)}
-        retired = body.pop("retired")
-        if retired:  # where none is, it keeps the digest that it had before there were these
-            body["retired"] = list(retired)
+        for name in ("retired", "left_out"):
+            if ids := body.pop(name):  # where none is, it keeps the digest that it had before there were these
+                body[name] = list(ids)
         if self.edition == 1:  # the same
             del body["edition"]
         if self.inputs is None:  # the same
@@ -196,16 +200,19 @@ def _groups(tasks: Dataset, inputs: Collection[str] | None) -> dict[str, str]:
     return {task: find(key) for task, (key, _) in own.items()}
 
 
-def drawn(tasks: Dataset, seed: int, inputs: Collection[str] | None = None) -> list[Unit]:
-    """The units in an order drawn from the seed; `inputs` names what is read of tasks.
+def drawn(
+    tasks: Dataset, seed: int, inputs: Collection[str] | None = None, left_out: Collection[str] = ()
+) -> list[Unit]:
+    """The units in an order drawn from the seed, without tasks that are left out; `inputs` names what is read of them.
 
     Tags are spread evenly, so that an early stop reads a fair sample.
     """
     chance = random.Random(f"{tasks.digest} {seed}")
     sources: dict[str, list[Task]] = {}
-    group = _groups(tasks, inputs)
+    group, gone = _groups(tasks, inputs), {*left_out}
     for task in tasks:
-        sources.setdefault(group[task.id], []).append(task)
+        if task.id not in gone:
+            sources.setdefault(group[task.id], []).append(task)
     strata: dict[tuple[str, ...], list[Unit]] = {}
     for members in sources.values():
         strata.setdefault(tuple(sorted({tag for task in members for tag in task.tags})), []).append(tuple(members))

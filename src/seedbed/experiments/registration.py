@@ -20,6 +20,7 @@ from seedbed.experiments.proof.attempts import attempts, experiments_of, take_at
 from seedbed.experiments.proof.error_budget import BudgetTerms, reserve
 from seedbed.experiments.proof.freshness import fresh_units, freshness
 from seedbed.experiments.proof.held_out import inputs_read
+from seedbed.experiments.proof.repeats import Repeats, repeats
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Digest, Query, Store
@@ -42,6 +43,11 @@ class _Part:
     tasks: Dataset
     retired: tuple[str, ...]
     why: str
+    left_out: tuple[str, ...] = ()
+
+    def design(self, common: Design) -> Design:
+        """What is common to all parts, with what is special to this one."""
+        return replace(common, retired=self.retired, left_out=self.left_out)
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ class Registration:
         level = float(taken["level"]) / len(parts)
         design = self.options.design(level, self.options.registered_rule(), "confirmatory", int(taken["number"]))
         return [
-            Registered(each, self._plan(each, part.tasks, replace(design, retired=part.retired)), part.tasks)
+            Registered(each, self._plan(each, part.tasks, part.design(design)), part.tasks)
             for each, part in zip(self.candidates, parts, strict=True)
         ]
 
@@ -148,7 +154,9 @@ class Registration:
             tasks, why = fresh_units(tasks, known, inputs_read(self.control, candidate)), ""
         elif known.seen and not why:
             tasks = tasks.only(ids={task.id for task in tasks} - {*known.seen})
-        return _Part(tasks, self._retired(tasks, before), why)
+        again = Repeats() if why else repeats(library, draft, tasks, before=before)
+        retired = tuple(dict.fromkeys((*self._retired(tasks, before), *again.spoiled)))
+        return _Part(tasks, retired, why or again.exploratory(len(tasks)), again.left_out)
 
     def _fresh(self, candidate: Playbook, tasks: Dataset, before: float = math.inf) -> Dataset:
         """The tasks that are new to both arms."""
@@ -173,7 +181,7 @@ class Registration:
             why = part.why or ("it was registered as exploratory" if options.exploratory else terms.unpaid)
             tasks = self._open(part.tasks, candidate, why) if why else part.tasks
             design = options.design(alpha, rule, "exploratory" if why else "confirmatory")
-            plan = self._plan(candidate, tasks, design if why else replace(design, retired=part.retired))
+            plan = self._plan(candidate, tasks, design if why else part.design(design))
             known[plan.digest] = Registered(candidate, plan, tasks, why)
             return plan
 

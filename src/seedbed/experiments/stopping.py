@@ -10,7 +10,7 @@ from itertools import islice
 
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import TaskReplicate
-from seedbed.evaluation.datasets.check import shared_source
+from seedbed.evaluation.datasets.check import shared_source, shared_wording
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.experiment import Experiment, expect_score
 from seedbed.experiments.verdict import Finding, Verdict
@@ -241,7 +241,10 @@ class SequentialTest:
         read = self.units[: len(self.answers)]
         if any(len(unit) > 1 for unit in read):
             return few_sources(len(read))
-        return shared_source([task for unit in read for task in unit])
+        warning = shared_source([task for unit in read for task in unit])
+        if warning or self.plan.edition < 3:
+            return warning
+        return shared_wording([task for unit in self.units for task in unit])
 
 
 def _turned(low: float | None, high: float | None, better: Direction) -> tuple[float | None, float | None]:

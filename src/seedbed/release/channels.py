@@ -242,7 +242,7 @@ def moves(store: Store, channel: str) -> list[Fact]:
 
 
 def _released_code(store: Store, channel: str, playbook: Digest | None) -> str:
-    """The digest of the source that a playbook's program had when it was last released; empty if it is not known."""
+    """The hash of the source that a playbook's program had when it was last released; empty if it is not known."""
     targets = [move.body["to"] or {} for move in reversed(moves(store, channel))]
     known = [target["code"] for target in targets if isinstance(target, dict) and "code" in target]
     return str(next((code[playbook] for code in known if playbook in code), ""))

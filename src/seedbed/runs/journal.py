@@ -30,6 +30,7 @@ class Journal:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.worker = new_worker()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: list[_PendingFact] = []
         self._writing: Future[list[_Outcome]] = Future()
         self._writing.set_result([])
@@ -38,7 +39,11 @@ class Journal:
     async def add(self, fact: Fact) -> bool:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
-        if not self._pending and self._writing.done():
+        if loop is not self._loop:  # what another loop left behind, it can no longer wait for
+            self._loop, self._pending, busy = loop, [], False
+        else:
+            busy = bool(self._pending) or not self._writing.done()
+        if not busy:
             loop.call_soon(self._write_pending, loop)
         entry = (fact, done)
         self._pending.append(entry)

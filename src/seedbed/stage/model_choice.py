@@ -1,5 +1,4 @@
-"""Model choice: the model that answers a turn, named by the playbook or chosen by the router; what it may cost, and the
-turn that comes of it."""
+"""Model choice: the model that answers a turn, named by the playbook or chosen by the router, and what it may cost."""
 
 from __future__ import annotations
 
@@ -9,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from seedbed.errors import BudgetSpent, Problem, SettingsError
-from seedbed.models.calling.fallback import ModelAnswer
 from seedbed.models.calling.limits import Reserve
 from seedbed.models.cards import Model, fallback_chain
 from seedbed.models.chat import Message
@@ -17,11 +15,9 @@ from seedbed.models.prices import REMEDY
 from seedbed.models.routing.request import ModelChoice, RoutingRequest
 from seedbed.models.usage import estimated_tokens
 from seedbed.playbooks.playbook import Playbook, Role, Step
-from seedbed.runs.run import Turn
 from seedbed.settings import Quota
 from seedbed.spending.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
 from seedbed.storage.store import Json
-from seedbed.telemetry import Substituted, TurnEnded, emit, listeners
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -151,53 +147,3 @@ def _most_prompt_tokens(messages: Sequence[Message]) -> int:
 def _unknown_price(model: Model) -> Problem:
     remedy = f"{REMEDY}; or set limits: {{unknown_prices: allow}}"
     return Problem(f"models.{model.name}.usd_per_million", "a limit on costs and no price", "two prices", remedy)
-
-
-def turn_of(step: str, role: str, messages: Sequence[Message], seed: int, answer: ModelAnswer) -> Turn:
-    """The turn of a role at a step that a model answered so."""
-    reply = answer.reply
-    return Turn(
-        step=step,
-        role=role,
-        model=reply.model,
-        messages=tuple((message.role, message.text) for message in messages),
-        text=reply.text,
-        prompt_tokens=reply.usage.prompt_tokens,
-        completion_tokens=reply.usage.completion_tokens,
-        cost_usd=answer.cost_usd,
-        latency_seconds=round(reply.latency_seconds, 6),
-        finish_reason=reply.finish_reason,
-        seed=seed,
-        waited_seconds=answer.waited_seconds,
-        confidence=reply.confidence,
-        notices=_notices(answer),
-        uncounted_tokens=answer.uncounted_tokens,
-        unpriced=answer.unpriced,
-    )
-
-
-def _notices(answer: ModelAnswer) -> tuple[str, ...]:
-    notices = tuple(map(str, answer.fallbacks))
-    notices += tuple(f"{each.model} was asked twice: {each.error}" for each in answer.attempts if each.overtaken)
-    notices += (answer.overbilled,) if answer.overbilled else ()
-    return notices if answer.reply.text.strip() else (*notices, f"{answer.reply.model} answered nothing")
-
-
-def emit_turn(role: str, answer: ModelAnswer) -> None:
-    """Tell who listens what a turn took, and which models stood in for others."""
-    if not listeners:
-        return
-    for fallback in answer.fallbacks:
-        emit(Substituted(requested=fallback.requested, used=fallback.used))
-    emit(
-        TurnEnded(
-            role=role,
-            model=answer.reply.model,
-            prompt_tokens=answer.reply.usage.prompt_tokens,
-            completion_tokens=answer.reply.usage.completion_tokens,
-            cost_usd=answer.cost_usd,
-            latency_seconds=answer.reply.latency_seconds,
-            waited_seconds=answer.waited_seconds,
-            finish_reason=answer.reply.finish_reason,
-        )
-    )

@@ -60,9 +60,12 @@ def program_source(playbook: Playbook, tools: Iterable[Tool], store: Store, by: 
 
 
 def code_of(playbook: Playbook) -> str:
-    """The digest of the source of a playbook's program; empty if it has none, or none that can be read."""
+    """The hash of the source of a playbook's program; empty if it has none, or none that can be read.
+
+    It is no digest of content: the source is not in the store.
+    """
     try:
-        return source(inspect.getmodule(program_of(playbook))) if playbook.program else ""
+        return source(inspect.getmodule(program_of(playbook))).removeprefix("b2:") if playbook.program else ""
     except PlaybookError:  # a run says so
         return ""
 

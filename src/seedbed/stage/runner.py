@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from seedbed.errors import NotFound, RunTaken, SeedbedError
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Registry
+from seedbed.parallel.shared_work import SharedWork
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
@@ -35,7 +36,6 @@ from seedbed.stage.identity import model_identities, shared_limits
 from seedbed.stage.model_choice import Spender, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
-from seedbed.stage.shared_run import SharedRun
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.stand_ins import expect_stand_ins, permits
 from seedbed.stage.tool_sources import ToolSources
@@ -74,7 +74,7 @@ class Runner:
         self.stop = Stop(self.store)
         self._spender = Spender(self.stop.check, any_price=self.settings.limits.unknown_prices == "allow")
         self._admission = AdmissionControl(self.settings.limits.concurrent_runs)
-        self._shared: dict[str, SharedRun] = {}
+        self._shared: dict[str, SharedWork[Run]] = {}
         self._saved: set[Digest] = set()
         self._heartbeat = Heartbeat(self.journal.worker, self.journal.add)
         self._left: list[Claims] = []
@@ -267,7 +267,7 @@ class Runner:
         shared = self._shared.get(run)
         if shared is None:
             work = self._perform_or_wait(run, playbook, begin, ledger or Ledger(within=bounds().ledger))
-            shared = self._shared[run] = SharedRun(work)
+            shared = self._shared[run] = SharedWork(work)
         try:
             return await shared.result()
         finally:

@@ -25,14 +25,8 @@ from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
-from seedbed.stage.model_choice import (
-    ModelRequirements,
-    Spender,
-    choose_model,
-    emit_turn,
-    request_parameters,
-    turn_of,
-)
+from seedbed.stage.model_choice import ModelRequirements, Spender, choose_model, request_parameters
+from seedbed.stage.model_turns import emit_turn, turn_of
 from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from seedbed.errors import Problem, SettingsError
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.rules.rule import names
 from seedbed.stage.bounds import bounds
 from seedbed.stage.tools import Tool, as_tool, takes_key
 
@@ -26,8 +27,8 @@ class StandIns(dict[str, Tool]):
 
 def expect_stand_ins(tools: Iterable[Tool]) -> None:
     """Raises SettingsError with all tools that change the world and have no stand-in."""
-    if names := [tool.name for tool in tools if lacks_stand_in(tool)]:
-        actual = f"{', '.join(names)}, which would really change the world or send something out"
+    if lacking := [tool.name for tool in tools if lacks_stand_in(tool)]:
+        actual = f"{', '.join(lacking)}, which would really change the world or send something out"
         raise SettingsError([Problem("tools", actual, "tools that only pretend to, outside live runs", FOUR_WAYS)])
 
 
@@ -36,8 +37,9 @@ def lacks_stand_in(tool: Tool) -> bool:
 
 
 def permits(playbook: Playbook, tool: Tool) -> bool:
-    """Whether a playbook, and all whose rules hold here, could ever let a tool act."""
-    return all(each.may(tool.name).answer != "forbidden" for each in (playbook, *bounds().playbooks))
+    """Whether a playbook, and all whose rules hold here, could ever let a tool act, whatever its arguments."""
+    forbidden = (rule for each in (playbook, *bounds().playbooks) for rule in each.rules.never if isinstance(rule, str))
+    return not any(names(rule, tool.name) for rule in forbidden)
 
 
 @asynccontextmanager

@@ -90,7 +90,7 @@ class Tool:
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             raise RunError(f"tool {self.name}: found arguments that do not fit: {problems}") from None
-        except RunError:
+        except (RunError, SettingsError):  # nothing may stand in for it: that is for the person to settle
             raise
         except Exception as error:
             kind = InDoubt if _is_cut_off(error) else RunError

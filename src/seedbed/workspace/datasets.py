@@ -15,6 +15,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, StratifyBy, Task
 from seedbed.evaluation.datasets.files import KINDS, ending
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.loading import Columns, read
+from seedbed.evaluation.datasets.near_tasks import leaks
 from seedbed.evaluation.datasets.seal import Retirement, Seal, cleared
 from seedbed.experiments.proof.freshness import first_results
 from seedbed.playbooks.library import REF_NAME
@@ -73,11 +74,13 @@ class Datasets:
     # Tasks that are held out or retired
 
     def hold_out(self, name: str, *, share: float = 0.3, seed: int = 0) -> Seal:
-        """Hold out a share of the tasks of a stored dataset of which no result is known: only a confirmatory
-        comparison opens them, as `NAME:held-out`. Raises DatasetError, also if some are held out already."""
+        """Hold out a share of the tasks of a stored dataset of which no result is known, nor of nearly the same: only a
+        confirmatory comparison opens them, as `NAME:held-out`. Raises DatasetError, also if some are held out
+        already."""
         store, by, known = self._resources.store, self._resources.by, first_results(self._resources.store)
         tasks = self._execution.stored(self._name(name))
-        new = [task.id for task in tasks if task_key(task.inputs) not in known]
+        near = {each.task for each in leaks(tasks.tasks, [each.inputs for each in known.values()])}
+        new = [task.id for task in tasks if task_key(task.inputs) not in known and task.id not in near]
         if len(new) < 2:
             remedy = "Add new tasks to it first: seedbed dataset add."
             raise DatasetError([Problem(name, f"{len(new)} tasks without results", "at least 2", remedy)])

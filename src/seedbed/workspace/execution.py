@@ -156,9 +156,9 @@ class Execution:
     @property
     def _context(self) -> EvaluationContext:
         resources = self._resources
+        runner = resources.runner  # with the tools that there are now
         context: EvaluationContext | None = vars(resources).get("evaluation_context")
         if context is None:
-            runner = resources.runner
 
             async def perform(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
                 return await runner.perform_once(run, playbook, dict(task.inputs), seed, ledger=ledger)

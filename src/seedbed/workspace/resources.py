@@ -57,8 +57,8 @@ class Evaluating:
         if self.max_cost_usd is not None and not (is_number(self.max_cost_usd) and 0 <= self.max_cost_usd < math.inf):
             expected = "an amount in dollars, from 0, such as 0.5"
             problems.append(Problem("max_cost_usd", shown(self.max_cost_usd), expected))
-        if self.timeout_seconds is not None and not (is_number(self.timeout_seconds) and self.timeout_seconds > 0):
-            problems.append(Problem("timeout_seconds", shown(self.timeout_seconds), "a number of seconds above 0"))
+        if self.timeout_seconds is not None and not (is_number(self.timeout_seconds) and self.timeout_seconds >= 0):
+            problems.append(Problem("timeout_seconds", shown(self.timeout_seconds), "a number of seconds, from 0"))
         if problems:
             raise SettingsError(problems)
 

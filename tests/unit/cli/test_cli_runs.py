@@ -214,7 +214,7 @@ def in_doubt(space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch) -> 
     """The id of a run that does not know whether its refund has happened."""
     monkeypatch.syspath_prepend(space)
     monkeypatch.delitem(sys.modules, "doubt_desk", raising=False)
-    write(space, doubt_desk__py=DESK, desk__yaml="program: doubt_desk:handle\n")
+    write(space, doubt_desk__py=DESK, desk__yaml="program: doubt_desk:handle\nrules: {allow: [refund]}\n")
     (space / "seedbed.yaml").write_text(f"{WORKSPACE}tools: [doubt_desk:refund]\n")
     assert "No call is in doubt" in seedbed("runs", "doubt").out
     failed = seedbed("run", "desk.yaml", "order=7")

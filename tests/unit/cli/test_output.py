@@ -242,4 +242,4 @@ def test_an_error_names_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
         output.show_error(RunError(f"the provider refused {key}"), as_json)
     shown = capsys.readouterr().err
     assert key not in shown
-    assert shown.count("[secret]") == 5
+    assert shown.count("[secret]") == 6

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from seedbed import Dataset, Task
 from seedbed.evaluation.datasets.check import check_dataset
 from seedbed.evaluation.datasets.dataset import Case
-from seedbed.evaluation.datasets.identity import leaks, near, normal_text, task_key
+from seedbed.evaluation.datasets.identity import normal_text, task_key
+from seedbed.evaluation.datasets.near_tasks import leaks, near
 from seedbed.experiments.experiment import drawn
 
 
@@ -62,7 +63,7 @@ def test_a_typo_is_nearly_the_same_and_another_number_is_not_a_leak() -> None:
 
 def test_tasks_cut_from_one_pattern_are_no_leaks_of_each_other() -> None:
     pattern = "Sort these words alphabetically: {} syndrome therefrom kite"
-    own = tasks(*(pattern.format(word) for word in ("apple", "maple", "purple", "people", "couple")))
+    own = tasks(*(pattern.format(word) for word in ("apple", "maple", "purple", "people", "couple", "triple")))
     assert leaks(own, [{"q": pattern.format("ample")}]) == []
 
 

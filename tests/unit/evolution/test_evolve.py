@@ -9,7 +9,7 @@ import pytest
 from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, searched
 from search_samples import planned, right, tasks
 
-from seedbed.errors import BudgetSpent, DatasetError, PlaybookError, QuotaSpent
+from seedbed.errors import BudgetSpent, DatasetError, PlaybookError, QuotaSpent, RunError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.evaluators import FunctionEvaluator
@@ -130,12 +130,12 @@ async def test_nobody_wins_by_failing_at_the_tasks_that_are_hard() -> None:
     assert found.best == START.digest
 
 
-async def test_if_nothing_can_be_scored_the_start_is_the_result() -> None:
+async def test_if_nothing_can_be_scored_the_reason_is_told() -> None:
     store = MemoryStore()
     silent = {"use": "scripted", "args": {"replies": []}}
-    found = await evolved(store, bench=bench(store, oracle=silent))
-    assert found.best == START.digest
-    assert set(scores(found).values()) == {0.0}
+    with pytest.raises(RunError, match=r"^the script is over"):
+        await evolved(store, bench=bench(store, oracle=silent))
+    assert "evolution" not in store.kinds()
 
 
 def two_models(store: MemoryStore) -> Any:

@@ -125,6 +125,7 @@ async def test_a_bench_of_replays_scores_past_runs_and_changes_nothing() -> None
     assert sorted(value for value in values.values() if value is not None) == [1.0] * 9
     assert sent == []
     assert len(list(recent(space.store, 99))) == 10
+    space.resources.real_tools = True
     live = await evaluate(A, known(), ExactMatch(), context_of(space))
     assert not {cell.key for cell in live.cells} & {cell.key for cell in card.cells}
     assert not {cell.run for cell in live.cells if cell.run} & {cell.run for cell in card.cells if cell.run}
@@ -294,6 +295,7 @@ async def test_a_candidate_is_compared_on_past_runs_and_nothing_is_done_in_the_w
     )
     assert again == verdict
     assert all(map(is_replayed, space.store.get(verdict.experiment)["models"].values()))
+    space.resources.real_tools = True
     live = await run_experiment(dull, A, Dataset(tuple(known(40))), ExactMatch(), context_of(space))
     assert not any(map(is_replayed, space.store.get(live.experiment)["models"].values()))
 

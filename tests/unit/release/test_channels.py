@@ -15,6 +15,7 @@ from seedbed.release.channels import Ramp, Rollout, freeze, promote, release, ro
 from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.gate import Refusal, ReleaseRequest
 from seedbed.release.states import Held, KeepBack
+from seedbed.stage.program import code_of
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, Ref
@@ -69,12 +70,15 @@ async def test_a_release_says_on_which_verdict_it_rests_and_which_gates_it_passe
         library, "production", new.digest, [BetterGate()], verdict=verdict, because=str(verdict), rollout=rollout
     )
     first, second = store.facts(Query(kind="move", subject="channels/production"))
-    assert first.body["to"] == {"stable": old.digest, "how": "release", "verdict": None, "require": []}
+    code = {each.digest: {each.digest: code_of(each)} for each in (old, new)}
+    plain = {"stable": old.digest, "how": "release", "verdict": None, "require": []}
+    assert first.body["to"] == {**plain, "code": code[old.digest]}
     assert second.body["to"] == {
         "stable": new.digest,
         "how": "release",
         "verdict": verdict.experiment,
         "require": [{"better": {"error": 0.05}}],
+        "code": code[new.digest],
     }
     assert second.body["from"] == first.body["to"]
 
@@ -144,7 +148,8 @@ async def test_a_canary_leaves_what_is_stable_where_it_is(library: Library) -> N
     await put(library, A)
     ref = await release(library, "production", B, [], verdict=None, because="try it", rollout=Rollout(share=0.05))
     canary = {"playbook": B, "share": 0.05}
-    assert ref.target == {"stable": A, "canary": canary, "how": "release", "verdict": None, "require": []}
+    code = {B: code_of(library.get(B))}
+    assert ref.target == {"stable": A, "canary": canary, "how": "release", "verdict": None, "require": [], "code": code}
     assert (stable(library.store, "production"), [*state(library.store, "production").standing]) == (A, [A])
 
 

@@ -20,7 +20,8 @@ from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store
 from seedbed.workspace import Workspace
 
-PAYS = Playbook.from_document({"program": f"{__name__}:pays"})
+ALLOWED = {"rules": {"allow": ["pay"]}}
+PAYS = Playbook.from_document({"program": f"{__name__}:pays", **ALLOWED})
 keys: list[str] = []
 
 
@@ -97,7 +98,7 @@ async def test_a_reading_call_without_an_answer_has_failed_and_is_tried_again_wh
         await space.run(PAYS)
     (run,) = recent(space.store, 5)
     assert (run.status, space.runs.doubts()) == ("failed", [])
-    space.tools = [tool(paid, name="pay")]
+    space.tools = [tool(paid, name="pay", changes=False)]
     done = await space.runs.resume(run)
     assert (done.output, [call.error for call in done.calls]) == ("paid", [""])
     assert space.runs.get(run) == done
@@ -140,7 +141,7 @@ async def test_nobody_else_gives_the_key() -> None:
     keys.clear()
     space = desk(tool(keyed, changes=True, name="pay"))
     with pytest.raises(RunError, match="idempotency_key"):
-        await space.run(Playbook.from_document({"program": f"{__name__}:forges"}))
+        await space.run(Playbook.from_document({"program": f"{__name__}:forges", **ALLOWED}))
     assert keys == []
 
 
@@ -186,7 +187,7 @@ async def test_a_replay_does_not_repeat_what_a_person_allowed_whatever_the_tool_
 
     clerk = {"use": "scripted", "args": {"replies": {".": "yes"}}}
     space = Workspace(Settings(by="ann", models={"m": clerk}), MemoryStore())
-    space.tools, space.resources.confirm = [tool(looks, name="pay")], yes
+    space.tools, space.resources.confirm = [tool(looks, name="pay", changes=False)], yes
     book = {"roles": {"clerk": {"model": "m"}}, "program": f"{__name__}:forks"}
     run = await space.run(Playbook.from_document({**book, "rules": {"confirm": ["pay"]}}))
     for playbook in (None, Playbook.from_document(book)):

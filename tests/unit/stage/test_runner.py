@@ -35,6 +35,7 @@ def send(to: str) -> str:
     return f"sent to {to}"
 
 
+@tool(effect="reads")
 def look(to: str) -> str:
     return f"looked at {to}"
 

@@ -32,7 +32,8 @@ NUMBER = 7
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "seedbed.yaml"
     server = f'{{name: files, command: ["{sys.executable}", "{SERVER}", stdio], reads: [lines]}}'
-    path.write_text(f"store: 'memory:'\ntools:\n  - {__name__}:greet\n  - mcp: {server}\n")
+    greeting = f'{{function: "{__name__}:greet", effect: reads}}'
+    path.write_text(f"store: 'memory:'\ntools:\n  - {greeting}\n  - mcp: {server}\n")
     return path
 
 
@@ -97,3 +98,22 @@ def test_servers_that_are_declared_and_not_needed_cost_nothing(file: Path) -> No
     )
     done = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("{function: 'a:b', mcp: {command: [x]}}", "found both function and mcp; expected one of them"),
+        ("{effect: reads}", "found neither function nor mcp; expected one of them"),
+        ("{mcp: {command: [x]}, effect: reads}", "found effect for a server"),
+        ("{mcp: {command: [x]}, simulated: 'a:b'}", "found simulated for a server"),
+        ("{function: 'a:b', simulated: 'a:c', sandbox: 'a:d'}", "found both simulated and sandbox"),
+        ("{function: 'a:b', simulated: pretend}", "expected module:function"),
+        ("{function: 'a:b', effect: writes}", "effect"),
+    ],
+)
+def test_a_source_that_does_not_fit_is_named(source: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "seedbed.yaml"
+    path.write_text(f"tools:\n  - {source}\n")
+    with pytest.raises(SettingsError, match=told):
+        seedbed.open(path)

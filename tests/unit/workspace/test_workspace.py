@@ -275,7 +275,7 @@ async def test_several_channels_are_compared_with_the_first_of_them() -> None:
     assert its.experiments.compare_live(live(*names)) == [short, warm]
     await its.release(agent("d"), to="live/short", because="another")
     assert [each.pairs for each in its.experiments.compare_live(live(*names))] == [0, 0]
-    with pytest.raises(NotFound, match='no channel "nowhere"'):
+    with pytest.raises(NotFound, match='channel "nowhere"'):
         its.experiments.compare_live(live("live", "nowhere"))
 
 
@@ -296,7 +296,7 @@ async def test_a_channel_says_what_it_serves() -> None:
     state = its.channels.get("live")
     assert (state.stable, state.canary and state.canary.playbook) == (old.digest, new.digest)
     assert "50 %" in state._repr_html_()
-    with pytest.raises(NotFound, match='no channel "nowhere"'):
+    with pytest.raises(NotFound, match='channel "nowhere"'):
         its.channels.get("nowhere")
 
 
@@ -315,7 +315,7 @@ async def test_only_a_channel_chooses_by_a_key() -> None:
     its = in_memory()
     with pytest.raises(SettingsError, match="key: found a Playbook; expected a channel"):
         await its.run(agent("x"), key="anna", n=7)
-    with pytest.raises(NotFound, match='no channel "nowhere"'):
+    with pytest.raises(NotFound, match='channel "nowhere"'):
         await its.channels.choose("nowhere", key="anna")
 
 

@@ -7,7 +7,7 @@ import pytest
 from seedbed.errors import SettingsError
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
-from seedbed.workspace.execution import Execution, open_worker
+from seedbed.workspace.execution import Execution, Launch, open_worker
 from seedbed.workspace.resources import Resources, store_url
 
 
@@ -26,5 +26,7 @@ def test_another_process_gets_the_same_settings_and_tools() -> None:
     def look(at: str) -> str:
         return at
 
-    context = open_worker((Settings(by="ada", store="memory:"), [look], None)).context
-    assert (context.by, context.runner.tools) == ("ada", [look])
+    for real in (False, True):
+        context = open_worker(Launch(Settings(by="ada", store="memory:"), [look], None, real)).context
+        assert context.runner
+        assert (context.by, context.runner.tools, context.runner.real_tools) == ("ada", [look], real)

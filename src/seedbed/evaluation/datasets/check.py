@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.datasets.identity import Near, leaks, near, task_key
+from seedbed.evaluation.datasets.identity import task_key
+from seedbed.evaluation.datasets.near_tasks import Near, count_alike, leaks, near
 from seedbed.storage.store import Digest, Json, canonical
 
 LONG, REPEATED = 20, 0.5
@@ -78,6 +79,17 @@ def shared_source(tasks: Sequence[Task]) -> str:
             "alike, set it as their source, or the interval is too narrow"
         )
     return ""
+
+
+def shared_wording(tasks: Sequence[Task]) -> str:
+    """That most tasks are nearly the same as another and name no source, if so."""
+    alike = 0 if any(task.source for task in tasks) else count_alike(tasks)
+    if alike <= REPEATED * len(tasks):
+        return ""
+    return (
+        f"{alike} of {len(tasks)} tasks are nearly the same as another: if they are one question in several ways, give "
+        "them one source, or the interval is too narrow"
+    )
 
 
 def _fields(tasks: Sequence[Task]) -> Sequence[RepeatedField]:

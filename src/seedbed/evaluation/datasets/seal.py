@@ -5,14 +5,15 @@ All three are chained facts: what was decided about tasks before their results w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from seedbed.errors import DatasetError, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.identity import task_key
+from seedbed.evaluation.datasets.near_tasks import copies, leaks
 from seedbed.storage.store import Digest, Fact, Query, Store
 
 HELD_OUT = "held-out"
@@ -58,11 +59,12 @@ def seals(store: Store, name: str | None = None) -> list[Seal]:
 def hold_out(
     store: Store, name: str, tasks: Dataset, *, share: float, seed: int, by: str, clock: Callable[[], datetime]
 ) -> Seal:
-    """Seal a share of the tasks of a stored dataset, drawn by the seed; no source is divided.
+    """Seal a share of the tasks of a stored dataset, drawn by the seed; no source is divided, nor tasks in the same
+    words.
 
     Raises DatasetError if some are held out already.
     """
-    drawn, _ = tasks.stratified(share, seed, by="source")
+    drawn, _ = _undivided(tasks).stratified(share, seed, by="source")
     ref, body = _ref(name), {"tasks": [task.id for task in drawn], "share": share, "seed": seed}
     taken = HELD_OUT in tasks.splits or bool(seals(store, name))
     body["dataset"] = "" if taken else store.put("dataset", tasks.content())
@@ -72,21 +74,54 @@ def hold_out(
     return seals(store, name)[0]
 
 
+def _undivided(tasks: Dataset) -> Dataset:
+    """The tasks with one source for all in the same words, so that none of them is drawn without the others."""
+    source, first = {task.id: task.source or task.id for task in tasks}, dict[str, str]()
+
+    def find(name: str) -> str:
+        while name in first:
+            name = first[name]
+        return name
+
+    for each in copies(tasks.tasks):
+        if (mine := find(source[each.task])) != (theirs := find(source[each.other])):
+            first[mine] = theirs
+    return Dataset(tuple(replace(task, source=find(source[task.id])) for task in tasks), tasks.splits, tasks.case)
+
+
 def expect_open(
     store: Store, tasks: Iterable[Task], demos: Iterable[Mapping[str, Any]] = (), *, remedy: str = ""
 ) -> None:
-    """Raises DatasetError if some tasks or demos are held out, whatever they are called here."""
+    """Raises DatasetError if some tasks or demos are held out, whatever they are called here, or nearly repeat one that
+    is."""
     if not (known := seals(store)):
         return
-    in_tasks = {task_key(task.inputs) for task in tasks}
-    in_demos = {task_key(inputs) for inputs in demos}
+    examples = [Task(f"demo {number}", inputs) for number, inputs in enumerate(demos, 1)]
+    parts = (("tasks", list(tasks)), ("demos", examples))
     for seal in known:
-        keys = {task_key(task.inputs) for task in seal.tasks(store)}
-        for where, held in (("tasks", keys & in_tasks), ("demos", keys & in_demos)):
-            if held:
-                instead = remedy or f"Use {seal.name}, which leaves them out; compare on {seal.name}:{HELD_OUT}."
-                actual = f"{len(held)} that are held out in {seal.name}"
+        for where, part in parts:
+            if held := _closed(store, seal, part):
+                names = ", ".join(shown(task.id) for task in held[:5]) + (", …" if len(held) > 5 else "")
+                instead = remedy or f"Leave them out, as {seal.name} does; compare on {seal.name}:{HELD_OUT}."
+                actual = f"{len(held)} that are held out in {seal.name}, or nearly: {names}"
                 raise DatasetError([Problem(where, actual, "tasks that are not held out", instead)])
+
+
+def _closed(store: Store, seal: Seal, tasks: Sequence[Task]) -> list[Task]:
+    """The tasks that are held out or nearly repeat one that is. Those from which these were drawn are open; how far
+    they are from each other tells what nearly is."""
+    held, every = seal.tasks(store), Dataset.from_content(store.get(seal.dataset))
+    keys, open_keys = ({task_key(task.inputs) for task in each} for each in (held, every))
+    same = [task_key(task.inputs) for task in tasks]
+    harmless, foreign = cleared(store), [n for n, key in enumerate(same) if key not in open_keys]
+    rest = [task for task in every if task_key(task.inputs) not in keys]
+    own = [Task(str(n), tasks[n].inputs) for n in foreign] + [
+        Task(f"rest {n}", task.inputs) for n, task in enumerate(rest)
+    ]
+    repeated = leaks(own, [task.inputs for task in held]) if foreign else []
+    new = [each for each in repeated if not each.task.startswith("rest")]
+    near = {each.task for each in new if each.similarity == 1 or same[int(each.task)] not in harmless}
+    return [task for n, task in enumerate(tasks) if same[n] in keys or str(n) in near]
 
 
 def retire(

@@ -18,6 +18,7 @@ from seedbed.experiments.live import recompute as read_again
 from seedbed.experiments.proof.attempts import ReleaseAttempt, attempt_of, check_attempts, list_attempts
 from seedbed.experiments.proof.freshness import freshness
 from seedbed.experiments.proof.hacking import VERSION, hacking
+from seedbed.experiments.proof.repeats import check_repeats
 from seedbed.experiments.proof.scores import check_scores
 from seedbed.experiments.proof.slicing import check_slices
 from seedbed.experiments.replay.coverage import Coverage, differences, recorded_coverage
@@ -118,7 +119,7 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         tasks = Dataset.from_content(store.get(plan.dataset))
     except StoreDamaged as damage:
         raise NotFound(f"the verdict of experiment {short(experiment)} cannot be computed again: {damage}") from None
-    if plan.order != tuple(task.id for unit in drawn(tasks, plan.seed, plan.inputs) for task in unit):
+    if plan.order != tuple(each.id for unit in drawn(tasks, plan.seed, plan.inputs, plan.left_out) for each in unit):
         problems.append(Problem("order", "another order of tasks", f"the one drawn from seed {plan.seed}"))
     reading = SequentialTest(plan, tasks, verdict.metric)
     read = recorded_arms(store, plan, reading.items(), range(min(verdict.tasks, len(reading.units))))
@@ -240,10 +241,12 @@ def _unfounded(store: Store, plan: Experiment, tasks: Dataset) -> list[Problem]:
     taken, problems = _taken(store, plan), _unregistered(store, plan)
     if taken is None:
         return problems
-    known = freshness(Library(store, ""), plan, tasks, before=taken.number)
+    library = Library(store, "")
+    known = freshness(library, plan, tasks, before=taken.number)
     if known.seen or known.exploratory:
         why = known.exploratory or f"results of the candidate were known at {len(known.seen)} of {known.tasks} tasks"
         problems.append(Problem("mode", why, "tasks whose results were not known"))
+    problems += check_repeats(library, plan, tasks, taken.number)
     return problems
 
 

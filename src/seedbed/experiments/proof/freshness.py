@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from seedbed.errors import DatasetError, NotFound, Problem
 from seedbed.evaluation.datasets.dataset import Dataset
@@ -51,10 +52,28 @@ def freshness(library: Library, plan: Experiment, tasks: Dataset, *, before: flo
     control, candidate = library.get(plan.control), library.get(plan.candidate)
     store, read = library.store, inputs_read(control, candidate)
     keys = {task.id: task_key(task.inputs, read) for task in tasks}
+    ours, theirs = families(library, control, candidate)
+    first, tried = (first_results(store, each, read, before) for each in (ours, theirs))
+    seen = tuple(name for name, key in keys.items() if key in tried)
+    known = tuple(name for name, key in keys.items() if key in first)
+    why = _exploratory(len(tasks), len(seen), bool(known))
+    if known and not why:
+        runs = KnownControl(store, ours, {*keys.values()}, read, before)
+        if late := runs.chosen_late(plan):
+            why = f"results of the control were known when {late} was chosen"
+    numbers = {key: each.number for key, each in first.items()}
+    if known and not why and not NamedSets(store, read, numbers, before).include(tasks):
+        why = "results of the control were known before this set of tasks was named, or others could have been taken"
+    return Freshness(len(tasks), seen, known, why)
+
+
+def families(library: Library, control: Playbook, candidate: Playbook) -> tuple[list[Digest], list[Digest]]:
+    """The playbooks whose results tell those of the control: it and nearly identical ones; and the same for the
+    candidate, with what it was made from."""
     apart = ALIKE * distance(control, candidate)
     others = [
         each
-        for digest in dict.fromkeys(fact.key for fact in store.facts(Query(kind="derivation")))
+        for digest in dict.fromkeys(fact.key for fact in library.store.facts(Query(kind="derivation")))
         if digest not in (control.digest, candidate.digest) and (each := _playbook(library, digest))
     ]
     ours, theirs = (
@@ -63,18 +82,7 @@ def freshness(library: Library, plan: Experiment, tasks: Dataset, *, before: flo
     )
     served = {entry.digest for entry in library.ancestry(control.digest)}
     theirs += [entry.digest for entry in library.ancestry(candidate.digest) if entry.digest not in served]
-    first = first_results(store, ours, read, before)
-    tried = first_results(store, theirs, read, before)
-    seen = tuple(name for name, key in keys.items() if key in tried)
-    known = tuple(name for name, key in keys.items() if key in first)
-    why = _exploratory(len(tasks), len(seen), bool(known))
-    if known and not why:
-        runs = KnownControl(store, ours, {*keys.values()}, read, before)
-        if late := runs.chosen_late(plan):
-            why = f"results of the control were known when {late} was chosen"
-    if known and not why and not NamedSets(store, read, first, before).include(tasks):
-        why = "results of the control were known before this set of tasks was named, or others could have been taken"
-    return Freshness(len(tasks), seen, known, why)
+    return ours, theirs
 
 
 def _exploratory(tasks: int, seen: int, known: bool) -> str:
@@ -85,23 +93,32 @@ def _exploratory(tasks: int, seen: int, known: bool) -> str:
     return f"{results}, which leaves fewer than {LEAST}" if seen and tasks - seen < LEAST else ""
 
 
+@dataclass(frozen=True, slots=True)
+class FirstResult:
+    """The first run on a task: its place in the store, and what was asked."""
+
+    number: float
+    inputs: Mapping[str, Any]
+
+
 def first_results(
     store: Store,
     playbooks: Collection[Digest] | None = None,
     read: Collection[str] | None = None,
     before: float = math.inf,
-) -> dict[Digest, float]:
-    """The tasks, by their keys, on which any of the playbooks was run, scored or not, and the number of the first such
-    run: whoever ran it has seen the answer.
+) -> dict[Digest, FirstResult]:
+    """The tasks, by their keys, on which any of the playbooks was run, scored or not, and the first such run: whoever
+    ran it has seen the answer.
 
     By default all playbooks. `read` names the inputs that count, as in `task_key`.
     """
-    known: dict[Digest, float] = {}
+    known: dict[Digest, FirstResult] = {}
     for playbook in [None] if playbooks is None else playbooks:
         for start in store.facts(Query(kind="start", subject=playbook)):
             if start.number < before:
                 key = task_key(start.body["inputs"], read)
-                known[key] = min(known.get(key, math.inf), start.number)
+                if key not in known or start.number < known[key].number:
+                    known[key] = FirstResult(start.number, start.body["inputs"])
     return known
 
 
@@ -170,7 +187,8 @@ class NamedSets:
         gone = [each for each in retirements(self.store, name) if each.number < self.before]
         if gone and tasks.digest != named.digest:
             known = first_results(self.store)
-            named = without(named, {each.key for each in gone if each.number < known.get(each.key, math.inf)})
+            unknown = {each.key for each in gone if each.key not in known or each.number < known[each.key].number}
+            named = without(named, unknown)
         return tasks.digest == named.digest
 
     def _known(self, tasks: Dataset) -> float:

@@ -7,7 +7,8 @@ from typing import Any
 
 from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.datasets.identity import leaks, task_key
+from seedbed.evaluation.datasets.identity import task_key
+from seedbed.evaluation.datasets.near_tasks import leaks
 from seedbed.evaluation.datasets.seal import cleared
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook

@@ -28,7 +28,7 @@ class ReleaseRequest:
     share: float = 1.0
     """The share of users that would get it."""
     code: str = ""
-    """The digest of the source of the incumbent's program when it was released; empty if that is not known."""
+    """The hash of the source of the incumbent's program when it was released; empty if that is not known."""
 
     @property
     def is_code_edited(self) -> bool:

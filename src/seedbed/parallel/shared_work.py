@@ -1,22 +1,22 @@
-"""SharedRun: one run for all callers that wait for it."""
+"""SharedWork: one piece of work for all callers that wait for it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from seedbed.runs.run import Run
+T = TypeVar("T")
 
 
-class SharedRun:
-    """One run for all callers that wait for it. It is cancelled when none is left."""
+class SharedWork(Generic[T]):
+    """One piece of work for all callers that wait for it. It is cancelled when none is left."""
 
-    def __init__(self, work: Coroutine[Any, Any, Run]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._task = asyncio.ensure_future(work)
         self.waiting = 0
 
-    async def result(self) -> Run:
+    async def result(self) -> T:
         self.waiting += 1
         try:
             return await asyncio.shield(self._task)

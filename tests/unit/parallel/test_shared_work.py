@@ -4,21 +4,19 @@ import asyncio
 
 import pytest
 
-from seedbed.runs.run import Run
-from seedbed.stage.shared_run import SharedRun
+from seedbed.parallel.shared_work import SharedWork
 
 
-async def test_a_run_that_others_wait_for_goes_on_and_one_that_nobody_waits_for_is_cancelled() -> None:
+async def test_work_that_others_wait_for_goes_on_and_work_that_nobody_waits_for_is_cancelled() -> None:
     stopped = asyncio.Event()
 
-    async def work() -> Run:
+    async def work() -> None:
         try:
             await asyncio.Event().wait()
         finally:
             stopped.set()
-        raise AssertionError("unreachable")
 
-    shared = SharedRun(work())
+    shared = SharedWork(work())
     one, other = (asyncio.ensure_future(shared.result()) for _ in range(2))
     await asyncio.sleep(0)
     for waiting in (one, other):
