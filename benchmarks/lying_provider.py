@@ -188,12 +188,12 @@ async def one_run(provider: Provider, number: int) -> Outcome:
     """A dialogue of a few turns, some at the same time, at random prices and within a random limit."""
     chance = random.Random(f"{provider.seed}/{number}")
     prices = [10 ** chance.uniform(-1, 1) for _ in range(2)]
-    limit = 10 ** chance.uniform(-3.5, -0.5)
+    limit = 10 ** chance.uniform(-3.5, -1.5)
     name = f"run{number}"
     args = {"model": f"{name}/{prices[0]}/{prices[1]}", "base_url": f"http://127.0.0.1:{provider.server_port}/v1"}
     models = {"one": {"use": "openai", "args": args, "usd_per_million": prices}}
-    role = {"model": "one", **chance.choice([{}, {"max_tokens": 50}, {"max_tokens": 400}])}
-    steps = [{"name": f"s{n}", "role": "a", "prompt": f"{{q}} part {n}"} for n in range(chance.randint(2, 6))]
+    role = {"model": "one", **chance.choice([{"max_tokens": 30}, {"max_tokens": 50}, {"max_tokens": 400}, {}])}
+    steps = [{"name": f"s{n}", "role": "a", "prompt": f"{{q}} part {n}"} for n in range(chance.randint(3, 12))]
     together = [{"together": steps[:-1]}] if chance.random() < 0.3 and len(steps) > 2 else steps[:-1]
     last = {**steps[-1], "prompt": f"{{q}} {{{steps[0]['name']}}}"}
     plan = {"inputs": ["q"], "roles": {"a": role}, "steps": [*together, last]}

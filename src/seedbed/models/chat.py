@@ -203,7 +203,7 @@ def _cost(model: Model, usage: Usage | None, own: Usage, metadata: Mapping[str, 
     """The cost of an answer: as its provider reports it and at least that of our own count, or by its price; None if
     neither is known."""
     charged = read_cost(metadata.get("cost_usd"))
-    if charged is not None:
+    if charged or (charged is not None and model.price() is None):  # at a price that is known, zero is no word
         return max(charged, model.cost_usd(own.prompt_tokens, own.completion_tokens) or 0.0)
     if usage is not None:
         return model.cost_usd(usage.prompt_tokens, usage.completion_tokens)

@@ -11,7 +11,7 @@ from seedbed.models.chat import Message
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.models.routing.router import Router
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.history import recall
+from seedbed.runs.history import entries_of, recall
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.stage.stage import Stage, StageOptions
@@ -80,7 +80,7 @@ async def test_whatever_is_asked_is_recorded_with_what_it_took() -> None:
     assert turn.messages == (("system", "Be brief."), ("user", "Why not?"))
     assert (turn.prompt_tokens, turn.completion_tokens, turn.cost_usd) == (4, 1, 6.0)
     assert turn.finish_reason == "stop"
-    assert [fact.body for fact in store.facts(Query(kind="turn"))] == [turn.body()]
+    assert [fact.body for fact in entries_of(store, on.recorder.id, "turn")] == [turn.body()]
 
 
 async def test_an_unknown_role_is_told_with_the_known_ones() -> None:
