@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -77,13 +76,6 @@ def parse(text: str, source: str, error: type[DocumentError], *, as_json: bool =
 def to_yaml(value: object) -> str:
     """YAML that reads back as the same value; texts of several lines stay readable."""
     return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=100)
-
-
-def write_private(path: Path, content: str | bytes) -> None:
-    """Write a file that only its owner can read: what runs said may be anybody's business. Others keep their rights."""
-    data = content.encode() if isinstance(content, str) else content
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
 
 
 def to_json(value: object) -> str:

@@ -27,8 +27,9 @@ Each message says what was found, what was expected and what to do next.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import UnionType
@@ -241,3 +242,17 @@ _EXPECTED = {
 def in_words(kind: str, message: str, limits: Mapping[str, object]) -> str:
     """What pydantic expected, as people say it: from the type, message and context of one of its errors."""
     return _EXPECTED[kind].format(**limits) if kind in _EXPECTED else message.removeprefix("Input should be ")
+
+
+def dollars(usd: float) -> str:
+    """An amount with as many digits as it takes to tell it from zero."""
+    digits = 2 - math.floor(math.log10(usd)) if 0 < usd < 0.1 else 2
+    return f"${usd:.{digits}f}"
+
+
+def amount(usd: float, unpriced: int = 0, write: Callable[[float], str] = dollars) -> str:
+    """What was spent, as people read it: `$0.12`, or `at least $0.12, 3 calls of unknown price`."""
+    if not unpriced:
+        return write(usd)
+    calls = "1 call" if unpriced == 1 else f"{unpriced:,} calls"
+    return f"at least {write(usd)}, {calls} of unknown price"

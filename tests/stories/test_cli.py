@@ -69,9 +69,9 @@ def mail(tmp_path: Path) -> Path:
     (folder / "seedbed.yaml").write_text("".join(settings))
     (folder / "sorter.yaml").write_text(SORTER)
     rows = [
-        json.dumps({"inputs": {"text": f"I {word} item {number}"}, "expected": answer})
+        json.dumps({"inputs": {"text": f"I {word} item {2 * number + odd}"}, "expected": answer})
         for number in range(34)
-        for word, answer in (("love", "good"), ("hate", "bad"))
+        for odd, (word, answer) in enumerate((("love", "good"), ("hate", "bad")))
     ]
     (folder / "tasks.jsonl").write_text("\n".join(rows))
     (folder / "prompts.txt").write_text("What about {text}\nGood or bad? {text}\n")
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_with_130_and_what_was_said_is_kept(mail: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err == "Interrupted. What was recorded so far is stored.\n"
+    assert re.fullmatch(r"! Go on: seedbed run --resume \w+\nInterrupted. What was recorded so far is stored.\n", err)
     assert document("seedbed store stats", mail)["facts"]["turn"] == 1
 
 

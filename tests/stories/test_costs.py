@@ -255,8 +255,10 @@ async def one_interrupted(number: int) -> bool:
     halting = {name: {**card, "args": {**card["args"], "answers": answers}} for name, card in models.items()}
     before = workspace(halting)
     running = asyncio.ensure_future(before.run(plan, q="why", seed=number, max_cost_usd=limit))
-    for _ in range(500):  # until nobody is answered any more
-        await asyncio.sleep(0)
+    known = -1
+    while not running.done() and (facts := sum(before.store.kinds().values())) != known:
+        known = facts
+        await asyncio.sleep(0.05)  # until nobody is answered any more
     if running.done():
         return running.exception() is None
     running.cancel()

@@ -148,7 +148,7 @@ async def test_a_better_playbook_is_found_proved_released_and_taken_back(space: 
     metric = ExactMatch()
 
     # Run
-    run = await space.run(START, seed=1, text=PLEASED[0])
+    run = await space.run(START, seed=1, **train.tasks[0].inputs)
     assert run.status == "completed"
     assert recall(space.store, run.id) == run
 

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
@@ -139,8 +138,9 @@ def main(arguments: Sequence[str], root: Any = None) -> int:
 
 
 def _show_usage(wrong: typer.TyperException, as_json: bool) -> None:
-    if isinstance(wrong, typer.BadParameter) and isinstance(wrong.__cause__, ValidationError):
-        first = wrong.__cause__.errors(include_url=False)[0]
+    cause: Any = wrong.__cause__
+    if isinstance(wrong, typer.BadParameter) and hasattr(cause, "errors"):  # of pydantic, which is slow to import
+        first = cause.errors(include_url=False)[0]
         expected = in_words(first["type"], first["msg"], first.get("ctx", {}))
         wrong.message = f"found {shown(first['input'])}; expected {expected}"
     context = getattr(wrong, "ctx", None)

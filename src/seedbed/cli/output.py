@@ -27,11 +27,11 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from seedbed.documents import write_private
 from seedbed.errors import DocumentError, Problem, ReleaseRefused, SeedbedError, SettingsError
+from seedbed.files import write_private
+from seedbed.redaction import redact
 from seedbed.reports.formats import finite
 from seedbed.reports.numbers import amount, clipped, counted
-from seedbed.settings.secrets import redact
 
 PASS, BLOCKED, INCONCLUSIVE, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 64, 70, 130
 """The exit codes: yes; no or refused; not known yet; called wrongly; a defect of ours; Ctrl-C."""

@@ -23,8 +23,10 @@ _VARYING = re.compile(r"\d+|[0-9a-f]{8,}|'[^']*'|\"[^\"]*\"")
 class OneReason:
     """Watches runs from the first one on, until one is scored or two fail for different reasons."""
 
-    def __init__(self, *, is_over: bool = False) -> None:
+    def __init__(self, *, is_over: bool = False, at_once: int = 1) -> None:
         self.is_over = is_over
+        # Of runs at the same time, those that fail come first: after as many more, the first few are known to have.
+        self._few = FEW + at_once - 1
         self._reasons: dict[str, str] = {}
         self._runs = 0
 
@@ -37,7 +39,7 @@ class OneReason:
         self._runs += 1
         if len(reasons) < len(cells) or len(self._reasons) > 1:
             self.is_over = True
-        elif self._runs >= FEW:
+        elif self._runs >= self._few:
             self.end()
 
     def end(self) -> None:
@@ -57,10 +59,10 @@ class FailedRuns:
     none is stored: if that stops the work, all are tried again.
     """
 
-    def __init__(self, store: Store, of: Digest) -> None:
+    def __init__(self, store: Store, of: Digest, *, at_once: int = 1) -> None:
         self._store, self.of = store, of
         self._known = {cell.key: cell for cell in map(_cell, store.facts(Query(kind="lapse", subject=of)))}
-        self.one_reason = OneReason(is_over=bool(self._known))
+        self.one_reason = OneReason(is_over=bool(self._known), at_once=at_once)
         self._held: list[Cell] = []
 
     def __contains__(self, key: object) -> bool:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seedbed.documents import html_table
+from seedbed.errors import amount
 from seedbed.evaluation.cells import Cell, Cells
 from seedbed.evaluation.datasets.check import shared_source
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.intervals import mean_score
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.plugins import load, optional
-from seedbed.spending.ledger import amount
 from seedbed.stats.estimates import Interval
 from seedbed.stats.scores import few_sources
 from seedbed.storage.store import Digest, Json, canonical, short

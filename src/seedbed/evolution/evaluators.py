@@ -60,6 +60,10 @@ class Evaluator(Protocol):
     @property
     def clock(self) -> Callable[[], datetime]: ...
 
+    @property
+    def at_once(self) -> int:
+        """The most runs under way at a time."""
+
     def identity(self, playbook: Playbook) -> Json:
         """The models behind a playbook. Its cells are reused only while these stay the same."""
 
@@ -130,6 +134,10 @@ class RunEvaluator:
     @property
     def clock(self) -> Callable[[], datetime]:
         return self.bench.clock
+
+    @property
+    def at_once(self) -> int:
+        return self.bench.at_once
 
     def identity(self, playbook: Playbook) -> Json:
         return self.bench.identity(playbook)

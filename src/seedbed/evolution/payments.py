@@ -45,7 +45,7 @@ class Payments:
         self._paid: set[RunKey] = set()
         self._began = evaluator.clock()
         self._seconds = sorted(float(fact.body["seconds"]) for fact in self._facts("step"))
-        self._failures = FailedRuns(evaluator.store, name)
+        self._failures = FailedRuns(evaluator.store, name, at_once=evaluator.at_once)
         self._stored_rounds = {fact.key: fact.body for fact in self._facts("round")}
 
     def is_empty(self, steps: int) -> bool:

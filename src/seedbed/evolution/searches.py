@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seedbed.documents import html_table
-from seedbed.errors import NotFound, shown
+from seedbed.errors import NotFound, amount, shown
 from seedbed.evaluation.cells import Cell, Naming
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.identity import unit_of
@@ -22,7 +22,6 @@ from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.library import Library
 from seedbed.plugins import load, optional
 from seedbed.spending.account import Budget
-from seedbed.spending.ledger import amount
 from seedbed.stats.arrays import Direction
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 

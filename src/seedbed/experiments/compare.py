@@ -161,7 +161,7 @@ async def _perform(
     ours, theirs = test.items()
     # A playbook against itself with the same replicates is one arm: each of its cells is paid once.
     arms = [(control, ours)] if (control, ours) == (candidate, theirs) else [(control, ours), (candidate, theirs)]
-    failed = FailedRuns(context.store, plan.digest)
+    failed = FailedRuns(context.store, plan.digest, at_once=context.at_once)
     _leave_out(plan, arms, metric, context, failed)
     async with context.present(), aclosing(run_arms(arms, metric, context, failed)) as units:
         async for cells in units:

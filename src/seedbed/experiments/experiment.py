@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
-from seedbed.errors import BudgetSpent, DatasetError, Problem, SeedbedError, shown
+from seedbed.errors import BudgetSpent, DatasetError, Problem, SeedbedError, dollars, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.metrics.metric import Metric, better
-from seedbed.spending.ledger import Ledger, dollars
+from seedbed.spending.ledger import Ledger
 from seedbed.stats.arrays import Direction
 from seedbed.stats.sequential import RULES, rule_from_state
 from seedbed.stats.sequential.betting import Betting

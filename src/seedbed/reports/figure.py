@@ -9,8 +9,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from seedbed.documents import write_private
 from seedbed.errors import Problem, SettingsError
+from seedbed.files import write_private
 from seedbed.plugins import suggestion
 from seedbed.reports import pdf
 

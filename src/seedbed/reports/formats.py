@@ -12,10 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seedbed.documents import write_private
 from seedbed.errors import Problem, SettingsError
+from seedbed.files import write_private
 from seedbed.plugins import suggestion
-from seedbed.settings.secrets import redact
+from seedbed.redaction import redact
 
 Noun = TypeVar("Noun")
 

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from seedbed.spending.ledger import amount as amount
+from seedbed.errors import amount as amount
 
 if TYPE_CHECKING:
     from seedbed.stats.estimates import Interval

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from seedbed.errors import amount
 from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, markdown, pdf
 from seedbed.reports.numbers import TableRow, counted
 from seedbed.reports.page import Badge, Fold, PagePart, PageTable, Prose, ReportPage, Tile, Verbatim, section
 from seedbed.reports.pdf import PdfReport
 from seedbed.runs.run import Child, Failure, Run, Turn
-from seedbed.spending.ledger import amount
 from seedbed.storage.store import Json, Query, Store, canonical, short
 
 COSTS = ("model", "turns", "tokens", "US$", "seconds", "waited")

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any, Literal, Self
 
 from seedbed.errors import NotFound, RunError, RunTaken, StoreError
+from seedbed.redaction import REDACTED, redact, redacted
 from seedbed.runs.claims import Claims, announced_calls, claims_of
 from seedbed.runs.history import (
     ENTRIES,
@@ -32,7 +33,6 @@ from seedbed.runs.history import (
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
-from seedbed.settings.secrets import REDACTED, redact, redacted
 from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 

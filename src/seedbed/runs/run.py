@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seedbed.documents import html_table
+from seedbed.errors import amount
 from seedbed.plugins import load, optional
-from seedbed.spending.ledger import amount
 from seedbed.storage.store import Digest, Json, Store, canonical, short
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import Self
 
-from seedbed.errors import BudgetSpent, Problem, SettingsError, shown
-from seedbed.spending.ledger import Ledger, dollars
+from seedbed.errors import BudgetSpent, Problem, SettingsError, dollars, shown
+from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Json
 
 _SECONDS = {"s": 1, "second": 1, "minute": 60, "min": 60, "hour": 3600, "h": 3600}

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
-from seedbed.errors import BudgetSpent
+from seedbed.errors import BudgetSpent, dollars
 
 LEAST_TOKENS = 16
 """An answer of fewer tokens is not worth asking for."""
@@ -228,20 +228,6 @@ class _Pot:
             return math.inf
         free = self.limit - self.spent - (0.0 if last else self.last_share * self.limit)
         return max(0.0, free if held else free - sum(self.held))
-
-
-def dollars(usd: float) -> str:
-    """An amount with as many digits as it takes to tell it from zero."""
-    digits = 2 - math.floor(math.log10(usd)) if 0 < usd < 0.1 else 2
-    return f"${usd:.{digits}f}"
-
-
-def amount(usd: float, unpriced: int = 0, write: Callable[[float], str] = dollars) -> str:
-    """What was spent, as people read it: `$0.12`, or `at least $0.12, 3 calls of unknown price`."""
-    if not unpriced:
-        return write(usd)
-    calls = "1 call" if unpriced == 1 else f"{unpriced:,} calls"
-    return f"at least {write(usd)}, {calls} of unknown price"
 
 
 def _in_tokens(tokens: float) -> str:

@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from seedbed.errors import QuotaSpent, StoreError
+from seedbed.errors import QuotaSpent, StoreError, dollars
 from seedbed.settings import Quota, Settings
-from seedbed.spending.ledger import dollars
 from seedbed.storage.store import Fact, Json, Query, Store
 
 DAY = timedelta(days=1)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO, get_args
 
 from seedbed.errors import Problem, SettingsError
-from seedbed.settings.secrets import redact
+from seedbed.redaction import redact
 from seedbed.telemetry.events import Listener, Place, TelemetryEvent
 
 _EVENTS = {kind: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() for kind in get_args(TelemetryEvent)}

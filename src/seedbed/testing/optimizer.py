@@ -195,9 +195,9 @@ class OptimizerContract:
         assert np.nanmean(evolution.pool.row(best)) >= np.nanmean(evolution.pool.row(0))
         assert (evolution.pool.table()[~np.isnan(evolution.pool.table())] <= 0).all()
 
-    async def test_where_every_run_fails_the_start_stays(self, make: Make) -> None:
-        evolution = await self.search(make, World(fails=True, share=1), budget=Budget(runs=60))
-        assert evolution.best == START.digest
+    async def test_where_every_run_fails_for_one_reason_the_search_says_it(self, make: Make) -> None:
+        with pytest.raises(SeedbedError, match="it broke down"):
+            await self.search(make, World(fails=True, share=1), budget=Budget(runs=60))
 
     async def test_without_tasks_to_read_it_searches_all_the_same_or_says_so(self, make: Make) -> None:
         world = World()

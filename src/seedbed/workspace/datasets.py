@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seedbed.documents import write_private
 from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.datasets import seal
 from seedbed.evaluation.datasets.check import DatasetCheck, check_dataset
@@ -18,6 +17,7 @@ from seedbed.evaluation.datasets.loading import Columns, read
 from seedbed.evaluation.datasets.near_tasks import leaks
 from seedbed.evaluation.datasets.seal import Retirement, Seal, cleared
 from seedbed.experiments.proof.freshness import first_results
+from seedbed.files import write_private
 from seedbed.playbooks.library import REF_NAME
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, Ref, now

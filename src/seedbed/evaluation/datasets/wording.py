@@ -46,7 +46,9 @@ class Wording:
         """Whether both are the same words: one stands whole in the other, or has a word or two more; or they have other
         first words, misspellings or another order, and the same hard words in theirs."""
         short, long = sorted((self, other), key=lambda each: len(each.words))
-        if len(short.words) >= min(LONG, len(long.words) / 2) and short.whole in long.whole:
+        if short.whole == long.whole or (len(short.words) >= LONG and short.whole in long.whole):
+            return True
+        if len(short.words) >= len(long.words) / 2 and _stands_whole_in(short.words, long.words):
             return True
         missing, added = _difference(short.words, long.words)
         if len(short.words) >= LONG and not missing and len(added) <= ADDED and _is_within(short.words, long.words):
@@ -66,6 +68,11 @@ def _difference(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[list[str]
     """The words that only one of the texts has, or more often."""
     ours, theirs = Counter(one), Counter(other)
     return [*(ours - theirs).elements()], [*(theirs - ours).elements()]
+
+
+def _stands_whole_in(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
+    """Whether the words of one stand in the other with no other word between them."""
+    return any(long[at : at + len(short)] == short for at in range(len(long) - len(short) + 1))
 
 
 def _is_within(short: tuple[str, ...], long: tuple[str, ...]) -> bool:

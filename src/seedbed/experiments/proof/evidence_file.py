@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from seedbed import documents
 from seedbed.errors import NotFound, Problem, SeedbedError, SettingsError, StoreDamaged, StoreError, shown
 from seedbed.experiments.proof.certificate import Certificate, certificate
+from seedbed.files import write_private
 from seedbed.storage.chain import GENESIS, Chain
 from seedbed.storage.json_lines import fact_from, plain_of
 from seedbed.storage.memory import MemoryStore, matches
@@ -132,7 +133,7 @@ def export_evidence(store: UpkeptStore, experiment: Digest, path: Path | str) ->
     manifest = {"format": FORMAT, "version": VERSION, "experiment": experiment, "head": end}
     manifest["files"] = {name: _digest(text) for name, text in texts.items()}
     target = Path(path)
-    documents.write_private(target, _archive({"manifest.json": f"{canonical(manifest)}\n".encode(), **texts}))
+    write_private(target, _archive({"manifest.json": f"{canonical(manifest)}\n".encode(), **texts}))
     return target
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from seedbed.errors import dollars
 from seedbed.models.chat import Reply
-from seedbed.spending.ledger import Reservation, dollars
+from seedbed.spending.ledger import Reservation
 
 HIDDEN_TOKENS = 1_000
 """How many tokens a provider may add to a request unseen, such as those of its template."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
+from seedbed.errors import amount
 from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import names_of
@@ -29,7 +30,6 @@ from seedbed.reports.page import (
 )
 from seedbed.reports.plots import Axes, ForestRow, ScatterPoint, Series, bars, chart, forest, scatter
 from seedbed.reports.search.view import ArmTotals, CandidateView, SearchView
-from seedbed.spending.ledger import amount
 from seedbed.stats.estimates import Interval
 from seedbed.storage.store import Digest, Json, Store, canonical, short
 

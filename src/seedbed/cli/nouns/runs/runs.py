@@ -15,7 +15,7 @@ from seedbed.cli.nouns.runs import doubt, patterns, replay, screening, tail
 from seedbed.cli.options import OutputFile, RowLimit
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import run as views
-from seedbed.documents import write_private
+from seedbed.files import write_private
 from seedbed.reports.numbers import counted
 from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
 from seedbed.storage.store import Json, short
