@@ -255,7 +255,10 @@ async def one_interrupted(number: int) -> bool:
     halting = {name: {**card, "args": {**card["args"], "answers": answers}} for name, card in models.items()}
     before = workspace(halting)
     running = asyncio.ensure_future(before.run(plan, q="why", seed=number, max_cost_usd=limit))
-    for _ in range(500):  # until nobody is answered any more
+    asked: list[Any] = [before.resources.models[name].chat for name in halting]
+    while not running.done() and not any(model._calls > model.answers for model in asked):
+        await asyncio.sleep(0.001)  # until nobody is answered any more
+    for _ in range(50):
         await asyncio.sleep(0)
     if running.done():
         return running.exception() is None
