@@ -568,7 +568,7 @@ async def test_a_spent_quota_is_no_failure_of_the_playbook() -> None:
     with pytest.raises(RunError):
         await its.compare(agent("x"), agent(".*"), on=numbers(20), metric=ExactMatch())
     assert count(its.store, "verdict") == 0
-    assert {fact.body["status"] for fact in its.store.facts(Query(kind="run"))} == {"completed"}
+    assert {fact.body["status"] for fact in its.store.facts(Query(kind="run"))} <= {"completed"}
 
 
 async def test_nothing_is_released_to_a_channel_that_nobody_declared() -> None:
