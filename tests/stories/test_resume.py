@@ -27,6 +27,7 @@ import seedbed.runs.recorder, seedbed.stage.program, seedbed.stage.stage
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall
+from seedbed.runs.messages import whole_turns
 from seedbed.settings import Settings
 from seedbed.storage import open_store, upkeep
 from seedbed.storage.memory import MemoryStore
@@ -110,7 +111,7 @@ def family(store: Store, run: str) -> set[str]:
 
 def durable(store: Store, run: str) -> list[str]:
     """The calls of a run, and of those it opened, that were recorded."""
-    turns = [fact for each in family(store, run) for fact in store.facts(Query(kind="turn", subject=each))]
+    turns = [fact for each in family(store, run) for fact in whole_turns(store.facts(Query(kind="turn", subject=each)))]
     return [name_of(fact.body["messages"]) for fact in turns]
 
 

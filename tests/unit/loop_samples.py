@@ -91,6 +91,15 @@ def count(store: Store, kind: str) -> int:
     return sum(1 for _ in store.facts(Query(kind=kind)))
 
 
+async def until_stored(store: Store, kind: str, number: int) -> None:
+    """Wait until so many facts of a kind are stored, which takes a thread of the journal its time."""
+    for _ in range(5000):
+        if count(store, kind) >= number:
+            break
+        await asyncio.sleep(0.001)
+    assert count(store, kind) == number
+
+
 class Doorkeeper:
     """Holds every run at its beginning until a test lets it go on; tells who waits and how many at most did."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
 from seedbed.errors import RunError
@@ -21,10 +21,16 @@ _VARYING = re.compile(r"\d+|[0-9a-f]{8,}|'[^']*'|\"[^\"]*\"")
 
 
 class OneReason:
-    """Watches runs from the first one on, until one is scored or two fail for different reasons."""
+    """Watches runs from the first one on, until one is scored or two fail for different reasons.
 
-    def __init__(self, *, is_over: bool = False, at_once: int = 1) -> None:
+    `scored_elsewhere` says whether other processes that do the same work had more luck.
+    """
+
+    def __init__(
+        self, *, is_over: bool = False, at_once: int = 1, scored_elsewhere: Callable[[], bool] = lambda: False
+    ) -> None:
         self.is_over = is_over
+        self._scored_elsewhere = scored_elsewhere
         # Of runs at the same time, those that fail come first: after as many more, the first few are known to have.
         self._few = FEW + at_once - 1
         self._reasons: dict[str, str] = {}
@@ -44,7 +50,8 @@ class OneReason:
 
     def end(self) -> None:
         """Raise RunError if all runs there were failed for one reason."""
-        if self._runs and not self.is_over:
+        self.is_over = self.is_over or not self._runs or self._scored_elsewhere()
+        if not self.is_over:
             (reason,) = self._reasons.values()
             raise RunError(
                 f"{reason}. Found this in all of the first {self._runs} runs, and stopped; expected some that succeed. "
@@ -62,8 +69,15 @@ class FailedRuns:
     def __init__(self, store: Store, of: Digest, *, at_once: int = 1) -> None:
         self._store, self.of = store, of
         self._known = {cell.key: cell for cell in map(_cell, store.facts(Query(kind="lapse", subject=of)))}
-        self.one_reason = OneReason(is_over=bool(self._known), at_once=at_once)
         self._held: list[Cell] = []
+        began = max((fact.number for fact in store.facts(Query(kind="cell", newest=True, limit=1))), default=0)
+
+        def scored_elsewhere() -> bool:
+            playbooks = {cell.playbook for cell in self._held}
+            newest = (store.facts(Query(kind="cell", subject=each, newest=True, limit=1)) for each in playbooks)
+            return any(fact.number > began for facts in newest for fact in facts)
+
+        self.one_reason = OneReason(is_over=bool(self._known), at_once=at_once, scored_elsewhere=scored_elsewhere)
 
     def __contains__(self, key: object) -> bool:
         return key in self._known
@@ -77,8 +91,8 @@ class FailedRuns:
 
     def after(self, cells: Sequence[Cell], at: datetime, by: str) -> list[Fact]:
         """The failures to store after the cells of this run. Raises RunError if all so far failed for one reason."""
-        self.one_reason.see(cells)
         self._held += self._add(cells)
+        self.one_reason.see(cells)
         if not self.one_reason.is_over:
             return []
         held, self._held = self._held, []

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any
 
 from seedbed.evaluation.cells import FEW, Cell
 from seedbed.storage.chain import leaf, merkle_root
@@ -14,6 +17,19 @@ AT_A_TIME = 1_000
 
 ENTRIES = ("turn", "call", "decision", "child", "failure")
 """The kinds of facts that say what happened in a run: a metric may have used them."""
+
+
+def same_numbers(recorded: Any, computed: Any) -> bool:
+    """Whether a result is the recorded one. The last digits of a number differ between machines, and are let go."""
+    if isinstance(recorded, float) and isinstance(computed, float):
+        return recorded == computed or math.isclose(recorded, computed, rel_tol=1e-9, abs_tol=1e-12)
+    if is_dataclass(recorded) and type(recorded) is type(computed):
+        return same_numbers(asdict(recorded), asdict(computed))  # type: ignore[call-overload]
+    if isinstance(recorded, Mapping) and isinstance(computed, Mapping):
+        return {*recorded} == {*computed} and all(same_numbers(recorded[name], computed[name]) for name in recorded)
+    if isinstance(recorded, list | tuple) and type(recorded) is type(computed):
+        return len(recorded) == len(computed) and all(map(same_numbers, recorded, computed))
+    return bool(recorded == computed)
 
 
 def evidence_of(store: Store, cells: Sequence[Cell], experiment: Digest) -> Digest:

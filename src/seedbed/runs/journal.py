@@ -24,7 +24,7 @@ class Journal:
 
     One thread writes, so that a slow disk or a lost database holds up nothing but the facts themselves. All facts that
     arrive while it writes are its next transaction: a thousand runs at a time wait for the disk no more often than one
-    does. If the store refuses a fact, only that one fails.
+    does. If the store refuses a fact, only that one fails. Whoever is cancelled waits until its fact is stored.
     """
 
     def __init__(self, store: Store) -> None:
@@ -45,13 +45,11 @@ class Journal:
             busy = bool(self._pending) or not self._writing.done()
         if not busy:
             loop.call_soon(self._write_pending, loop)
-        entry = (fact, done)
-        self._pending.append(entry)
+        self._pending.append((fact, done))
         try:
-            return await done
-        except asyncio.CancelledError:
-            if entry in self._pending:  # it is not written yet, and need not be
-                self._pending.remove(entry)
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:  # what happened is stored all the same: it may have been paid for
+            await asyncio.wait([done])
             raise
 
     def _write_pending(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -71,8 +69,6 @@ class Journal:
     ) -> None:
         """Let those go on who wait: a few in each round of the loop, so that it never stands still for long."""
         for (_, done), outcome in zip(batch[:AT_ONCE], outcomes, strict=False):
-            if done.cancelled():
-                continue
             if isinstance(outcome, Exception):
                 done.set_exception(outcome)
             else:

@@ -82,7 +82,7 @@ READ_ONLY = {
 def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str, ...]) -> None:
     looks = {"list", "show", "search", "diff", "log", "tree", "check", "explain", "schema", "export", "try"}
     looks |= {"specialised", "verify", "stats", "tail", "budget", "screen", "assign"}
-    looks |= {"plan", "head", "attempts", "key"}
+    looks |= {"plan", "head", "attempts", "key", "doubt"}
     dry = "--dry-run" in [option for each in COMMANDS[words].params for option in each.opts]
     assert dry is (words not in READ_ONLY and words[-1] not in looks)
 
@@ -101,8 +101,8 @@ def test_a_noun_alone_shows_what_it_can(noun: str, seedbed: Seedbed) -> None:
     assert "Commands" in done.out
 
 
-OPEN = ("workspace", "settings", "reports", "errors", "documents", "plugins", "cli")
-WORDS = {"short", "in_words", "missing_in_words", "percent", "question_text", "rows", "summary"}
+OPEN = ("workspace", "settings", "reports", "errors", "documents", "plugins", "files", "redaction", "cli")
+WORDS = {"short", "in_words", "missing_in_words", "percent", "question_text", "rows", "summary", "canonical"}
 """Functions that put a noun into words."""
 
 

@@ -96,11 +96,10 @@ def test_what_was_answered_wrongly_is_shown(space: Path, seedbed: Seedbed) -> No
     assert "“unsure [bold]ä[/bold] 🙂”" in done.out
 
 
-def test_if_nothing_can_be_scored_nothing_is_decided(space: Path, seedbed: Seedbed) -> None:
-    slow = ("evaluate", "sorter.yaml", "tasks.jsonl", "--timeout", "0")
-    done = seedbed(*slow, "--json")
-    assert (done.code, done.json["mean"], done.json["unscored"]) == (2, None, 12)
-    assert "no score" in seedbed(*slow).out
+def test_if_no_run_succeeds_for_one_reason_that_reason_is_the_error(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("evaluate", "sorter.yaml", "tasks.jsonl", "--timeout", "0")
+    assert (done.code, done.out) == (1, "")
+    assert "it took longer than 0 s" in done.err
 
 
 def test_tasks_without_an_expected_answer_are_refused_before_anything_is_paid(space: Path, seedbed: Seedbed) -> None:

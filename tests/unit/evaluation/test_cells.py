@@ -14,6 +14,7 @@ from seedbed import ExactMatch, metric
 from seedbed.errors import StoreDamaged
 from seedbed.evaluation.cells import ALIKE, FEW, Cell, Cells, Naming, recorded_cells
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.runs.run import Run
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 
@@ -35,8 +36,8 @@ CELL = Cell(
 )
 
 
-def length(output: str) -> float:
-    return float(len(output))
+def length(run: Run, _: Task) -> float:
+    return float(len(run.output))
 
 
 UNSCORED = replace(CELL, key="k1", metric="contains", value=None, reason="no answer", reused=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, settle
+from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, settle, until_stored
 
 from seedbed.errors import BudgetSpent, DatasetError, PlaybookError, QuotaSpent
 from seedbed.evaluation.cells import Cell
@@ -241,6 +241,7 @@ async def test_a_cancelled_evaluation_leaves_nothing_under_way_and_goes_on_where
     work = asyncio.ensure_future(evaluate(HALF, TEN, ExactMatch(), bench(store, door, at_once=4)))
     for _ in range(2):
         await door.let_go_on(max)  # those behind the first: paid for, though not yet their turn
+    await until_stored(store, "cell", 2)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, searched
+from loop_samples import ORACLE, Doorkeeper, agent, bench, count, numbers, searched, until_stored
 from search_samples import planned, right, tasks
 
 from seedbed.errors import BudgetSpent, DatasetError, PlaybookError, QuotaSpent, RunError
@@ -269,6 +269,7 @@ async def test_an_interrupted_search_keeps_what_it_paid_and_what_it_looked_at_an
     work = asyncio.ensure_future(evolved(store, bench=bench(store, door)))
     for _ in range(23):
         await door.let_go_on(min)
+    await until_stored(store, "cell", 23)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work

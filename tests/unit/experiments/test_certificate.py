@@ -15,6 +15,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.compare import abort, run_experiment
+from seedbed.experiments.evidence import same_numbers
 from seedbed.experiments.options import Comparing
 from seedbed.experiments.proof.certificate import certificate, verify
 from seedbed.experiments.verdict import Verdict
@@ -209,3 +210,13 @@ async def test_an_experiment_that_was_stopped_by_hand_is_invalid_and_says_why() 
 def test_an_experiment_without_a_verdict_has_no_certificate() -> None:
     with pytest.raises(NotFound, match="has no verdict"):
         certificate(MemoryStore(), "b2:" + "0" * 64)
+
+
+def test_the_last_digits_of_another_machine_make_no_other_number() -> None:
+    there = {"e": 3.4976705729166673, "tags": [(0.1 + 0.2, "de")], "n": 12, "why": ""}
+    here = {"e": 3.497670572916666, "tags": [(0.3, "de")], "n": 12, "why": ""}
+    assert same_numbers(there, here)
+    for changed in ({"e": 3.4976706}, {"tags": [(0.3, "fr")]}, {"tags": []}, {"n": 13}, {"more": 1}, {"e": None}):
+        assert not same_numbers(there, {**here, **changed})
+    assert same_numbers(float("inf"), float("inf"))
+    assert not same_numbers(float("nan"), 0.0)

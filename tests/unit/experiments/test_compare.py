@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_samples import Doorkeeper, agent, bench, count, numbers
+from loop_samples import Doorkeeper, agent, bench, count, numbers, until_stored
 
 from seedbed.errors import BudgetSpent, DatasetError, QuotaSpent, SeedbedError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
@@ -207,6 +207,7 @@ async def test_an_interrupted_comparison_goes_on_as_the_same_experiment_and_pays
     work = asyncio.ensure_future(run_experiment(SOME, ALL, FORTY, ExactMatch(), bench(store, door)))
     for _ in range(5):
         await door.let_go_on(max)
+    await until_stored(store, "cell", 5)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work

@@ -50,8 +50,8 @@ async def test_without_expected_answers_the_incumbent_s_outputs_tell_what_is_nat
 
 
 async def test_a_verdict_without_any_output_is_refused(library: Library) -> None:
-    unknown = Dataset(tuple(Task(f"t{n}", {"n": n}) for n in range(30, 60)))
-    refusal = await ContentGate()(change(library, await compared(library, tasks=unknown)))
+    unscored = (Task(f"t{n}", {"n": n}) if n % 2 else Task(f"t{n}", {"m": n}, "x") for n in range(30, 60))
+    refusal = await ContentGate()(change(library, await compared(library, tasks=Dataset(tuple(unscored)))))
     assert refusal
     assert refusal.found == "no task at which both were scored"
 

@@ -78,9 +78,26 @@ async def test_who_stops_waiting_does_not_stop_the_others() -> None:
     one, other = (asyncio.ensure_future(journal.add(fact(key))) for key in "ab")
     await asyncio.sleep(0)
     one.cancel()
-    await other
+    assert await other
     with pytest.raises(asyncio.CancelledError):
         await one
+    assert keys(store) == ["a", "b"]
+
+
+async def test_what_was_handed_in_is_stored_though_nobody_waits_for_it_any_more() -> None:
+    store = Waiting()
+    journal = Journal(store)
+    first = asyncio.ensure_future(journal.add(fact("a")))
+    await asyncio.sleep(0.01)
+    paid = asyncio.ensure_future(journal.add(fact("b")))
+    await asyncio.sleep(0.01)
+    paid.cancel()
+    await asyncio.sleep(0.01)
+    assert not paid.done()
+    store.moved.set()
+    with pytest.raises(asyncio.CancelledError):
+        await paid
+    assert await first
     assert keys(store) == ["a", "b"]
 
 
@@ -122,7 +139,7 @@ async def test_a_store_that_is_gone_is_asked_once_for_all_who_wait() -> None:
     assert store.batches == [3]
 
 
-def test_what_a_loop_left_behind_does_not_hold_up_the_next() -> None:
+def test_an_event_loop_ends_when_what_was_handed_in_is_stored() -> None:
     store = Waiting()
     journal = Journal(store)
 
@@ -130,8 +147,9 @@ def test_what_a_loop_left_behind_does_not_hold_up_the_next() -> None:
         asyncio.ensure_future(journal.add(fact("a")))  # noqa: RUF006 - it is abandoned on purpose
         await asyncio.sleep(0.01)
 
+    threading.Timer(0.1, store.moved.set).start()
     asyncio.run(leave())
-    store.moved.set()
+    assert keys(store) == ["a"]
     asyncio.run(journal.add(fact("b")))
     assert keys(store) == ["a", "b"]
 

@@ -11,7 +11,7 @@ from seedbed.errors import NotFound, Problem, SeedbedError, StoreDamaged, shown
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.arms import recorded_arms
-from seedbed.experiments.evidence import evidence_of, facts_by_key
+from seedbed.experiments.evidence import evidence_of, facts_by_key, same_numbers
 from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.live import is_live
 from seedbed.experiments.live import recompute as read_again
@@ -193,7 +193,7 @@ def _wrong_with(store: Store, experiment: Digest) -> Sequence[Problem]:
 def _differences(verdict: Verdict, again: Verdict, exempt: set[str], what: str) -> Iterator[Problem]:
     for name in sorted({field.name for field in fields(Verdict)} - exempt - {*NOT_STORED}):
         recorded, computed = getattr(verdict, name), getattr(again, name)
-        if recorded != computed:
+        if not same_numbers(recorded, computed):
             yield Problem(name, shown(recorded, 80), f"{shown(computed, 80)}, as computed from the {what}")
 
 
@@ -272,7 +272,7 @@ def _hacking(store: Store, verdict: Verdict) -> Iterator[Problem]:
     again = hacking(store, verdict)
     for name in {**verdict.hacking, **again}:
         recorded, computed = verdict.hacking.get(name), again.get(name)
-        if recorded != computed:
+        if not same_numbers(recorded, computed):
             expected = f"{shown(computed, 80)}, as computed from the outputs"
             yield Problem(f"hacking.{name}", shown(recorded, 80), expected)
 

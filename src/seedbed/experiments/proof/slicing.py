@@ -18,7 +18,7 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.arms import is_unpaid, recorded_arms, run_arms
-from seedbed.experiments.evidence import evidence_of
+from seedbed.experiments.evidence import evidence_of, same_numbers
 from seedbed.experiments.experiment import Experiment, expect_score
 from seedbed.experiments.slices import Slice, SliceProgress, Slices, SliceTerms
 from seedbed.experiments.stopping import SequentialTest, gain, unit_scores
@@ -210,7 +210,7 @@ def _check(store: Store, verdict: Verdict, recorded: Slices) -> Iterator[Problem
     again = reading.slices(store)
     tags = {each.tag: each for each in again.tags}
     for each in recorded.tags:
-        if each != tags.pop(each.tag, None):
+        if not same_numbers(each, tags.pop(each.tag, None)):
             yield Problem(f"slices.{each.tag}", shown(asdict(each), 120), "what follows from the cells")
     if tags or [each.tag for each in recorded.tags] != [each.tag for each in again.tags]:
         yield Problem("slices", f"{len(recorded.tags)} tags", f"{len(again.tags)} tags, the worst first")

@@ -11,7 +11,7 @@ from seedbed.errors import DatasetError, NotFound, Problem, shown
 from seedbed.evaluation.context import EvaluationContext, seed_of
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.remote import RemoteWorkers
-from seedbed.experiments.evidence import answers, ends, facts_by_key, line_of
+from seedbed.experiments.evidence import answers, ends, facts_by_key, line_of, same_numbers
 from seedbed.experiments.replay.fidelity import (
     Fidelity,
     ReplayAgreement,
@@ -167,7 +167,7 @@ def differences(replay: Json, again: Coverage, tasks: Dataset) -> Iterator[Probl
     """Where the record of a verdict differs from what follows from its replays."""
     computed = again.document()
     for name in [*computed, *sorted({*replay} - {*computed, "sample"})]:
-        if replay.get(name) != computed.get(name):
+        if not same_numbers(replay.get(name), computed.get(name)):
             actual, expected = shown(replay.get(name), 80), shown(computed.get(name), 80)
             yield Problem(f"replay.{name}", actual, f"{expected}, as computed from the replays")
     if {task.id for task in tasks} != {f"{OF}{run}" for run in again.answered}:
