@@ -23,8 +23,8 @@ def same_numbers(recorded: Any, computed: Any) -> bool:
     """Whether a result is the recorded one. The last digits of a number differ between machines, and are let go."""
     if isinstance(recorded, float) and isinstance(computed, float):
         return recorded == computed or math.isclose(recorded, computed, rel_tol=1e-9, abs_tol=1e-12)
-    if is_dataclass(recorded) and type(recorded) is type(computed):
-        return same_numbers(asdict(recorded), asdict(computed))  # type: ignore[call-overload]
+    if is_dataclass(recorded) and not isinstance(recorded, type) and type(recorded) is type(computed):
+        return same_numbers(asdict(recorded), asdict(computed))
     if isinstance(recorded, Mapping) and isinstance(computed, Mapping):
         return {*recorded} == {*computed} and all(same_numbers(recorded[name], computed[name]) for name in recorded)
     if isinstance(recorded, list | tuple) and type(recorded) is type(computed):
