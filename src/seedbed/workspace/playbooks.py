@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from seedbed.errors import NotFound, Problem, SettingsError, shown
+from seedbed.errors import NotFound, Problem, SettingsError, expect_type, shown
 from seedbed.experiments.proof.held_out import evolved_on, known_tasks
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.verdict import lost_comparison
@@ -80,6 +80,8 @@ class Playbooks:
 
     def name(self, name: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Point a branch, or any other ref, at a playbook."""
+        expect_type(name, str, "name", "the name of a branch or another ref")
+        expect_type(because, str, "because", "a reason in words", "Say why it moves.")
         return self.library.name(name, self._resources.keep(playbook, because), because=because)
 
     def version(self, series: str, number: str, playbook: AnyPlaybook, *, because: str) -> Ref:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seedbed.errors import DocumentError, NotFound, Problem, RunError, shown
+from seedbed.errors import DocumentError, NotFound, Problem, RunError, expect_type, shown
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.estimate import RunEstimate, estimate
@@ -140,6 +140,7 @@ class Runs:
 
     def recent(self, limit: int = 20, playbook: AnyPlaybook | None = None, *, children: bool = False) -> list[Run]:
         """The newest runs, of one playbook or of all; `children` includes runs that other runs opened."""
+        expect_type(limit, int, "limit", "a number of runs", "The playbook is the second argument.")
         subject = self._resources.playbook(playbook).digest if playbook else None
         return list(recent(self._resources.store, limit, subject, children=children))
 

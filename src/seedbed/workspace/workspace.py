@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from seedbed import plugins
-from seedbed.errors import Problem, SeedbedError, StoreError
+from seedbed.errors import Problem, SeedbedError, SettingsError, StoreError, expect_type, shown
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
 from seedbed.storage.store import Fact, Ref, Store
@@ -149,6 +149,7 @@ class Workspace:
 
     def acting(self, by: str) -> Workspace:
         """The same workspace for another person. Closing it closes nothing."""
+        expect_type(by, str, "by", "the name of a person")
         return _of(self.resources.acting(by))
 
     async def __aenter__(self) -> Self:
@@ -185,6 +186,8 @@ class Workspace:
         `channels.choose` says; without one, the stable playbook. `on_event` receives each piece of the answer as it
         arrives.
         """
+        expect_type(seed, int | None, "seed", "a whole number")
+        expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
         run = ""
         if key is not None:
             run = uuid.uuid4().hex
@@ -329,6 +332,11 @@ def open_workspace(
     memory); models are cards as in the file, or live LangChain chat models. With `real_tools`, tools that change the
     world really act in evaluations and searches too. Raises SettingsError.
     """
+    if not (store is None or isinstance(store, str) or hasattr(store, "facts")):
+        remedy = 'Write store="sqlite:///seedbed.db".'
+        raise SettingsError([Problem("store", shown(store), "a store or its URL", remedy)])
+    expect_type(models, Mapping | None, "models", "models by name", 'Write models={"local": model}.')
+    expect_type(tools, Iterable, "tools", "a list of tools", "Write tools=[function].")
     in_hand = store is not None or models is not None
     if isinstance(path, Settings):
         settings = path

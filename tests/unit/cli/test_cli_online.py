@@ -166,8 +166,11 @@ def test_an_exploratory_look_is_no_attempt_and_leaves_room_for_one(tried: list[s
     confirmed = seedbed(*asked, "--rule", "betting").json
     assert confirmed["experiment"] != explored["experiment"]
     assert len(seedbed("evidence", "attempts", "--json").json["attempts"]) == 1
-    modes = {each["experiment"]: each["mode"] for each in seedbed("experiment", "list", "--json").json}
-    assert modes == {explored["experiment"]: "exploratory", confirmed["experiment"]: "confirmatory"}
+    with closing(open_store("sqlite:///seedbed.db")) as store:
+        assert [store.get(each["experiment"])["mode"] for each in (explored, confirmed)] == [
+            "exploratory",
+            "confirmatory",
+        ]
 
 
 def test_an_exploratory_look_at_feedback_leaves_no_room_for_an_attempt(tried: list[str], seedbed: Seedbed) -> None:

@@ -14,9 +14,18 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, SupportsFloat, TypeAlias, overload
 
-from seedbed.errors import DatasetError, Problem, SeedbedError, SettingsError, StoreError, expect_function, shown
+from seedbed.errors import (
+    DatasetError,
+    Problem,
+    SeedbedError,
+    SettingsError,
+    StoreError,
+    expect_function,
+    expect_type,
+    shown,
+)
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.runs.run import Run
 from seedbed.stage.dialogue.dialogue import text_of
@@ -45,6 +54,7 @@ class Score:
     unpriced: int = 0
 
     def __post_init__(self) -> None:
+        expect_type(self.value, SupportsFloat | None, "score", "a number, or None if there is none")
         if self.value is not None and not math.isfinite(self.value):
             raise ValueError(f"found a score of {self.value}; expected a finite number, or None if there is none")
 
@@ -314,6 +324,9 @@ class ExactMatch:
     name: str = "exact_match"
     binary: ClassVar[bool] = True
     needs_expected: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        expect_type(self.name, str, "name", "the name of a metric")
 
     @property
     def identity(self) -> Json:
