@@ -55,6 +55,6 @@ def _kind(problem: Problem) -> str:
     """Which of the expected a problem is about."""
     if problem.path.startswith("rules"):
         return "every rule of the incumbent"
-    if problem.path.startswith("parameters") and problem.expected == "a number within its bounds":
+    if problem.path.startswith("parameters") and problem.expected in ("a number within its bounds", "its options"):
         return "numbers within its bounds"
     return "its code" if problem.path.startswith(("program", "tools", "steps.opens")) else "its locks"
