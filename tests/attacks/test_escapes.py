@@ -15,6 +15,7 @@ from seedbed import BestOf, Dataset, Playbook, Task, Workspace
 from seedbed.errors import PlaybookError, ReleaseRefused
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.protocols import Offer, Search
+from seedbed.playbooks.changes import escapes
 from seedbed.playbooks.merging import Resolver, merge, ours, theirs
 from seedbed.release.gates.gate import ReleaseRequest
 from seedbed.release.gates.review import Review
@@ -173,8 +174,31 @@ async def test_the_gates_see_every_escape(what: str) -> None:
             library.keep(each, because="made")
         request = ReleaseRequest("shop", freed.digest, START.digest, None, library)
         assert await rules_kept(request) is not None
-        called = await Review("rules or roles change")(request)
-        assert (called is None) == what.startswith("a bound")
+        assert await Review("rules or roles change")(request) is not None
+
+
+def test_a_step_that_is_gone_is_an_escape() -> None:
+    whole = Playbook.from_document({"roles": ROLES, "steps": [step("draft"), step("review")]})
+    less = Playbook.from_document({"roles": ROLES, "steps": [step("draft")]})
+    assert [str(each.found) for each in escapes(whole, less)] == ["no step review any more"]
+    assert escapes(less, whole) == []
+
+
+def step(name: str) -> Json:
+    return {"name": name, "role": "other", "prompt": f"{name} {{text}}"}
+
+
+async def test_without_runs_that_show_its_tools_no_program_passes() -> None:
+    old, new = (Playbook.from_document({"program": f"{__name__}:helps", "parameters": {"n": n}}) for n in (1, 2))
+    async with space() as at:
+        library = at.resources.library
+        for each in (old, new):
+            library.keep(each, because="made")
+        request = ReleaseRequest("shop", new.digest, old.digest, None, library)
+        refusal = await rules_kept(request)
+        assert refusal
+        assert "no runs that show which ones it calls" in refusal.found
+        assert await Review("rules or roles change")(request) is not None
 
 
 async def test_a_program_that_was_edited_since_the_release_of_the_incumbent_needs_a_review(
@@ -190,9 +214,10 @@ async def test_a_program_that_was_edited_since_the_release_of_the_incumbent_need
     gates = {"kept": {"require": ["rules_kept"]}, "seen": {"require": [{"review": {"when": "rules or roles change"}}]}}
     settings = Settings.model_validate({"by": "ada", "channels": gates})
     async with Workspace(settings, MemoryStore()) as at:
+        verdict = await at.compare(one, other, on=tasks(range(10)))
         for channel in gates:
             await at.release(one, to=channel, because="first")
-            await at.release(other, to=channel, because="the same code")
+            await at.release(other, to=channel, because=verdict)
         file.write_text("async def handle(task, stage):\n    return 'yes, at once'\n")
         sys.modules.pop("edited_clerk")
         for channel, told in (("kept", "program: source edited since the release"), ("seen", "review")):

@@ -69,7 +69,7 @@ def _rounds(playbook: Playbook) -> dict[str, int]:
 
 
 def escapes(before: Playbook, after: Playbook) -> list[Problem]:
-    """What `after` frees itself from that binds `before`: rules, locks, bounds of numbers, and the code that it runs.
+    """What `after` frees itself from that binds `before`: rules, locks, bounds, steps, and the code that it runs.
 
     Only a person changes these; nothing that evolves may.
     """
@@ -85,10 +85,16 @@ def escapes(before: Playbook, after: Playbook) -> list[Problem]:
     if before.program != after.program:
         actual, expected = (shown(each.program) if each.program else "no program" for each in (after, before))
         problems.append(Problem("program", actual, expected, remedy))
+    if before.steps and (removed := _step_names(before) - _step_names(after)):
+        problems.append(Problem("steps", f"no step {', '.join(sorted(removed))} any more", "every step", remedy))
     if new := sorted(after.opened - before.opened):
         actual = f"{', '.join(map(short, new))}, which it did not open"
         problems.append(Problem("steps.opens.playbook", actual, "only playbooks that it opened", remedy))
     return problems
+
+
+def _step_names(playbook: Playbook) -> set[str]:
+    return {step.name for step in playbook.all_steps()}
 
 
 def beyond_bounds(before: Playbook, after: Playbook) -> Iterator[Problem]:
