@@ -1,12 +1,12 @@
 """Live experiments: which of two playbooks does better, by the feedback of the users who were served one of them.
 
 There are no tasks and no cells. The test reads exposures of units (only the first of each, and none of a drill) and
-outcomes: the first feedback on such an exposure. Both are read in the order of arrival, and the next outcome of the candidate is
-paired with the next one of the control. Two ratios are monitored: of the units that each arm got, and of the units with
-an outcome. Reading ends at the first fact after which the rule answers, or after which a ratio is off: then assignment
-or logging is broken, or one arm makes users answer more often, and the verdict is invalid. The verdict is a look at the
-units of each arm that is fixed beforehand, so an exact test there finds what is too slight for one that is made at
-every unit. So every reader, at any time, comes to the same verdict.
+outcomes: the first feedback on such an exposure. Both are read in the order of arrival, and the next outcome of the
+candidate is paired with the next one of the control. Two ratios are monitored: of the units that each arm got, and of
+the units with an outcome. Reading ends at the first fact after which the rule answers, or after which a ratio is off:
+then assignment or logging is broken, or one arm makes users answer more often, and the verdict is invalid. The verdict
+is a look at the units of each arm that is fixed beforehand, so an exact test there finds what is too slight for one
+that is made at every unit. So every reader, at any time, comes to the same verdict.
 """
 
 from __future__ import annotations
