@@ -43,6 +43,7 @@ from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.settings.channels import ChannelSettings
+from seedbed.stage.program import Program
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.signing import check_signatures
@@ -77,6 +78,7 @@ class Experiments:
         metric: Metric | str | None = None,
         options: Comparing | None = None,
         work: Evaluating = ONCE,
+        program: Program | str | None = None,
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
@@ -84,13 +86,14 @@ class Experiments:
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, metric or "rating", options)
-        chosen = self._execution.metric(metric or "exact_match")
+        own, chosen = self._resources, self._execution.metric(metric or "exact_match")
+        if program is not None and isinstance(on, PastRuns):  # they are runs of the control as it is stored
+            raise SettingsError([Problem("program", "past runs", "tasks to run", "Use runs.replay(program=…).")])
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
         options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
         several = isinstance(candidate, list | tuple)
         names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
-        candidates = [self._resources.playbook(each) for each in names]
-        old = self._resources.playbook(control)
+        old, *candidates = (own.performed(each, program) for each in (control, *names))
         if not isinstance(on, PastRuns):  # a replay changes nothing
             await self._execution.expect_harmless(old, *candidates)
         return await compare(
@@ -129,9 +132,8 @@ class Experiments:
 
     def _serving(self, playbook: Digest) -> list[ChannelSettings]:
         """The settings of all channels that serve a playbook."""
-        refs = self._resources.store.refs("channels/")
-        serving = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == playbook]
-        return [self._resources.protection(channel) for channel in serving]
+        serving = [ref for ref in self._resources.store.refs("channels/") if stable_of(ref.target) == playbook]
+        return [self._resources.protection(ref.name.removeprefix("channels/")) for ref in serving]
 
     def compare_live(
         self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None
@@ -149,16 +151,13 @@ class Experiments:
         channels = self._serving(stable(library.store, names[0]) or "")
         terms = _attempt_terms(channels) if channels else None
         options = LiveOptions(metric, alpha, self._paid(names[0], alpha), terms, on.conclude)
-        return (
-            [compare_canary(library, names[0], options)]
-            if len(names) == 1
-            else compare_channels(library, names, options)
-        )
+        if len(names) == 1:
+            return [compare_canary(library, names[0], options)]
+        return compare_channels(library, names, options)
 
     def _paid(self, channel: str, alpha: float | None) -> BudgetTerms | None:
         """The terms of a channel's error budget, if releases there have to be paid from it."""
-        settings = self._resources.settings
-        if channel not in settings.channels:
+        if channel not in self._resources.settings.channels:
             return None
         if error_budget_gate not in build_gates(channel, self._resources.protection(channel)):
             return None
