@@ -23,6 +23,9 @@ FEW_DECIDE, ENOUGH_DECIDE = 5.0, 8.0
 """If what differs from the rest comes from fewer sources than this, their spread says little: the first for passes and
 failures, the second for graded scores and for differences, of which there may be fewer sources in all."""
 
+EQUAL = 1e-9
+"""Scores that differ by less than this are equal."""
+
 
 def score_interval(
     scores: Sequence[float], clusters: Sequence[Hashable] | None = None, confidence: float = 0.95
@@ -41,11 +44,11 @@ def score_interval(
     if count < 2:
         return replace(plain, low=0.0, high=1.0)
     low = high = mean
-    if plain.low < plain.high:
-        errors, apart = (plain.high - mean) / _reach(count, confidence), float(((values - mean) ** 2).sum()) / n**2
-        # Likeness within clusters makes errors larger; that it seems to make them smaller is chance.
+    errors, apart = (plain.high - mean) / _reach(count, confidence), float(((values - mean) ** 2).sum()) / n**2
+    # Likeness within clusters makes errors larger; that it seems to make them smaller is chance.
+    if (spread := max(errors**2, apart)) > EQUAL**2:
         normal = float(scipy.special.ndtri((1 + confidence) / 2))
-        worth = mean * (1 - mean) / max(errors**2, apart) * (normal / _reach(count, confidence)) ** 2
+        worth = mean * (1 - mean) / spread * (normal / _reach(count, confidence)) ** 2
         low, high = _exact_ends(mean, worth, confidence)
     few = FEW_DECIDE if passes else min(ENOUGH_DECIDE, count / 2)
     if low == high or _effective(np.abs(values - np.median(values)), members) < few:

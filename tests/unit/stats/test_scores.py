@@ -96,6 +96,14 @@ def test_scores_that_are_all_equal_do_not_prove_that_all_are() -> None:
     assert 0.1 < none.high == -none.low < 0.3
 
 
+def test_scores_that_differ_by_next_to_nothing_have_an_interval() -> None:
+    sources = [n // 20 for n in range(200)]
+    for scores in ([1e-200 * (n % 7) for n in range(200)], [1.0 if n % 3 else 1 - 1e-16 for n in range(200)]):
+        interval = score_interval(scores, sources)
+        assert 0 <= interval.low <= interval.mean <= interval.high <= 1
+        assert interval.low < interval.high
+
+
 def test_one_source_tells_nothing_of_others() -> None:
     assert score_interval([1.0, 0.0], ["a", "a"]) == Interval(0.5, 0.0, 1.0, 0.95, 2)
     assert difference_interval([1.0, 0.0], ["a", "a"]) == Interval(0.5, -1.0, 1.0, 0.95, 2)
