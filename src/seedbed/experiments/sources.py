@@ -98,7 +98,7 @@ def expect_used(on: object, options: Mapping[str, object]) -> None:
         if len(on.channels) > 1 and "file" in options:
             unused, where = unused | {"file"}, "with several channels. Write one with: seedbed experiment report"
     elif isinstance(on, PastRuns):
-        unused, where = options.keys() & {"plan", "conclude"}, "with past runs"
+        unused, where = options.keys() & {"plan", "program", "conclude"}, "with past runs of what is stored"
     else:
         unused, where = options.keys() & {"mode", "live_runs", "since", "conclude"}, "with a dataset"
     if unused:

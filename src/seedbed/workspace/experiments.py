@@ -43,6 +43,7 @@ from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.settings.channels import ChannelSettings
+from seedbed.stage.program import Program
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.signing import check_signatures
@@ -77,21 +78,22 @@ class Experiments:
         metric: Metric | str | None = None,
         options: Comparing | None = None,
         work: Evaluating = ONCE,
+        program: Program | str | None = None,
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
         options = DEFAULT if options is None else options
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
-        expect_used(on, {**changed(options), **changed(work)})
+        named = {} if program is None else {"program": program}
+        expect_used(on, {**changed(options), **changed(work), **named})
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, metric or "rating", options)
-        chosen = self._execution.metric(metric or "exact_match")
+        own, chosen = self._resources, self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
         options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
         several = isinstance(candidate, list | tuple)
         names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
-        candidates = [self._resources.playbook(each) for each in names]
-        old = self._resources.playbook(control)
+        old, *candidates = (own.performed(each, program) for each in (control, *names))
         if not isinstance(on, PastRuns):  # a replay changes nothing
             await self._execution.expect_harmless(old, *candidates)
         return await compare(
@@ -131,9 +133,8 @@ class Experiments:
 
     def _serving(self, playbook: Digest) -> list[ChannelSettings]:
         """The settings of all channels that serve a playbook."""
-        refs = self._resources.store.refs("channels/")
-        serving = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == playbook]
-        return [self._resources.protection(channel) for channel in serving]
+        serving = [ref for ref in self._resources.store.refs("channels/") if stable_of(ref.target) == playbook]
+        return [self._resources.protection(ref.name.removeprefix("channels/")) for ref in serving]
 
     def compare_live(
         self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None, exploratory: bool = False
@@ -158,8 +159,7 @@ class Experiments:
 
     def _paid(self, channel: str, alpha: float | None) -> BudgetTerms | None:
         """The terms of a channel's error budget, if releases there have to be paid from it."""
-        settings = self._resources.settings
-        if channel not in settings.channels:
+        if channel not in self._resources.settings.channels:
             return None
         if error_budget_gate not in build_gates(channel, self._resources.protection(channel)):
             return None

@@ -13,7 +13,7 @@ import typer
 
 from seedbed.cli import options, output, progress
 from seedbed.cli.command import Invocation, command, going_on, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, RealTools, ReportFile, Seed
+from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, ProgramPath, RealTools, ReportFile, Seed
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import verdict as views
@@ -201,6 +201,7 @@ class WorkOptions:
     parallel: Parallel = None
     real_tools: RealTools = False
     changes: Changes = None
+    program: ProgramPath = None
     file: ReportFile = None
 
 
@@ -242,14 +243,15 @@ def compare(
     expect_readable(call.workspace, [metric], evidence.on)
     with call.open(real_tools=work.real_tools) as space, _budget(call):
         values = options.assignments(work.changes)
-        sides = Sides(str(control), {name: space.playbooks.get(name, values) for name in candidates or ()}, metric)
+        new = {name: space.playbooks.get(name, values, program=work.program) for name in candidates or ()}
+        sides = Sides(str(control), space.playbooks.get(str(control), program=work.program), new, metric)
         if isinstance(source, PastRuns) and evidence.on:
             source = replace(source, expected=space.datasets.get(evidence.on))
         if work.plan:
-            forecast = space.experiments.forecast(
-                sides.control, sides.only("--plan"), on=str(source), metric=metric, options=how
+            plan = space.experiments.forecast(
+                sides.old, sides.only("--plan"), on=str(source), metric=metric, options=how
             )
-            call.show(forecast.document(), views.forecast_view(forecast))
+            call.show(plan.document(), views.forecast_view(plan))
             return
         if call.dry_run:
             _show_estimate(call, space, sides, evidence, how)
@@ -271,15 +273,16 @@ def _show_estimate(call: Invocation, space: Workspace, sides: Sides, evidence: E
     """Print what all tasks would take; most comparisons stop sooner, as --plan says."""
     runs = (evidence.replay or space.datasets.size(str(evidence.on))) * how.replicates
     others = (space.runs.estimate(candidate, runs) for candidate in sides.candidates.values())
-    expected = sum(others, space.runs.estimate(sides.control, runs))
+    expected = sum(others, space.runs.estimate(sides.old, runs))
     call.show(expected.document(), run_views.estimate_line(expected, "at most "))
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared: the control, the candidates by their names, and the metric."""
+    """What is compared: the control and its name, the candidates by their names, and the metric."""
 
     control: str
+    old: Playbook
     candidates: dict[str, Playbook]
     metric: str
 
@@ -304,7 +307,7 @@ def _verdict(space: Workspace, sides: Sides, source: str | PastRuns, how: Compar
     with progress.comparing(total, alpha) as watch:
         return wait_for(
             space.compare(
-                sides.control,
+                sides.old,
                 list(sides.candidates.values()) if len(sides.candidates) > 1 else sides.first,
                 on=source,
                 metric=sides.metric,
@@ -341,7 +344,7 @@ def _estimate(
     """Print by how much live runs would differ; it decides nothing."""
     estimate, replays = wait_for(
         space.experiments.estimate(
-            sides.control,
+            sides.old,
             sides.only("--live-runs"),
             on=source,
             live_runs=live_runs,
