@@ -31,7 +31,7 @@ from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.screening.policies import load_policy
 from seedbed.experiments.screening.screening import Screening, read_decisions, screen_policy
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
-from seedbed.experiments.sources import LiveTraffic, PastRuns, changed, expect_used
+from seedbed.experiments.sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.audit import audit
@@ -84,8 +84,7 @@ class Experiments:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
         options = DEFAULT if options is None else options
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
-        named = {} if program is None else {"program": program}
-        expect_used(on, {**changed(options), **changed(work), **named})
+        expect_used(on, options, work, program=program)
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, metric or "rating", options)
         own, chosen = self._resources, self._execution.metric(metric or "exact_match")

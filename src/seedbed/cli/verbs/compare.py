@@ -19,7 +19,7 @@ from seedbed.cli.views import run as run_views
 from seedbed.cli.views import verdict as views
 from seedbed.errors import BudgetSpent
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
-from seedbed.experiments.sources import LiveTraffic, PastRuns, changed, expect_used
+from seedbed.experiments.sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment.view import NamePair
@@ -234,8 +234,7 @@ def compare(
     if not evidence.live and (control is None or not candidates):
         raise typer.BadParameter("found none; expected two playbooks, or --live CHANNEL", param_hint="A B")
     source = evidence.source()
-    named = {name: value for name, value in (("control", control), ("candidates", candidates)) if value}
-    expect_used(source, {**changed(evidence), **changed(decision), **changed(work), **named})
+    expect_used(source, evidence, decision, work, control=control, candidates=candidates)
     how = decision.options()
     if isinstance(source, LiveTraffic):
         _compare_live(call, source, decision, work.file)

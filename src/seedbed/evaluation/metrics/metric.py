@@ -100,10 +100,7 @@ def expect_answers(metrics: Iterable[Metric], tasks: Iterable[Task]) -> None:
     for metric in metrics:
         if needs_expected(metric):
             actual = f"{len(every):,} tasks without `expected`"
-            remedy = (
-                "Add `expected` to the tasks, name the field that has it (--expected FIELD), or choose a metric that "
-                "needs none, such as a rubric judge."
-            )
+            remedy = "Add it, name the field that has it (--expected FIELD), or use a rubric judge, which needs none."
             raise DatasetError([Problem("tasks", actual, f"some with it: {metric.name} needs it", remedy)])
 
 
@@ -152,8 +149,8 @@ class FunctionMetric:
         if problems:
             raise SettingsError(problems)
         # An option set to its default does not make another metric.
-        own = {name: value for name, value in sorted(together.items()) if not _same(value, known[name].default)}
-        return replace(self, options=own)
+        own = sorted(together.items())
+        return replace(self, options={name: value for name, value in own if not _same(value, known[name].default)})
 
     def _wrong_options(
         self, options: Mapping[str, Any], together: Mapping[str, Any], known: Mapping[str, inspect.Parameter]
@@ -235,7 +232,7 @@ def blind(run: Run) -> Run:
     hidden = object.__new__(BlindRun)
     role, step = _numbers("role", run.turns), _numbers("step", run.turns)
     turns = tuple(
-        replace(turn, model="", messages=(), role=role[turn.role], step=step[turn.step]) for turn in run.turns
+        replace(each, model="", messages=(), role=role[each.role], step=step[each.step]) for each in run.turns
     )
     for each in fields(Run):
         if each.name not in HIDDEN:
@@ -362,9 +359,6 @@ def bare(value: object) -> str:
     # Signs stay: -5 is not 5, nor is C++ C. An answer that is only punctuation stays as it is.
     answer = text_of(value).strip()
     return (answer.lstrip(_AROUND).rstrip(_BEHIND) or answer).casefold()
-
-
-# The source of a metric
 
 
 def source_of(function: Callable[..., Any], above: tuple[Callable[..., Any], ...] = ()) -> str:

@@ -24,6 +24,9 @@ from seedbed.storage.sql.rows import CONTENT, FACT, SqlRow
 
 _TAGS = FACT.index("tags")
 
+_UNKNOWN_TRANSACTION = "22023"
+"""What PostgreSQL answers when asked about a transaction that it has not begun."""
+
 _PATIENCE = 30
 """How many seconds a writer waits for another one."""
 _HINT = re.compile(r" INDEXED BY \w+| NOT INDEXED|\+(?=f\.)")
@@ -317,8 +320,14 @@ class Postgresql(Dialect):
 
     def was_committed(self, db: Connection, ticket: str) -> bool:
         ask = "SELECT pg_xact_status(%s::xid8)"
-        while (status := db.exec_driver_sql(ask, (ticket,)).scalar_one()) == "in progress":
-            time.sleep(0.05)
+        try:
+            while (status := db.exec_driver_sql(ask, (ticket,)).scalar_one()) == "in progress":
+                time.sleep(0.05)
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != _UNKNOWN_TRANSACTION:
+                raise
+            db.rollback()  # the server crashed before anything of it reached its log
+            return False
         return bool(status == "committed")
 
     def is_transient(self, error: DBAPIError) -> bool:
