@@ -48,7 +48,9 @@ async def test_a_stop_halts_a_run_at_its_next_call_and_a_lift_lets_it_go_on() ->
         settings = Settings.model_validate({"models": free(server.url), "by": "ada"})
         here, there = Workspace(settings, store), Workspace(settings, store)
         there.resources.runner.stop._clock = lambda: now[0]
-        with pytest.raises(Stopped, match=r"stopped by ada at .*: the bill is wrong; expected .* seedbed stop --lift"):
+        with pytest.raises(
+            Stopped, match=r"stopped by ada at .*: the bill is wrong. To allow runs again: seedbed stop --lift"
+        ):
             await there.run(plan(steps=4), q="why?")
         assert len(server.requests) == 2
         (run,) = there.runs.recent(5)

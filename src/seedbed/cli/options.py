@@ -45,7 +45,7 @@ Parallel = Annotated[
 ]
 RealTools = Annotated[
     bool,
-    typer.Option("--real-tools", help="Let tools really change the world, where otherwise only stand-ins may act."),
+    typer.Option("--real-tools", help="Use real tools. Default: only simulated or sandboxed ones."),
 ]
 ReportFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new file: .md or .html.")

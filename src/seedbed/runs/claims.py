@@ -115,7 +115,7 @@ class Claims:
         """
         known = self.announced.get(key)
         if known and known.settled is None:
-            raise self._stop(self._doubt(key, f"found {tool} begun and not ended"))
+            raise self._stop(self._doubt(key, f"{tool} was started, and its result is unknown"))
         if known and known.settled and known.settled["settled"] == "done":
             return _settled_call(known)
         began = seconds()
@@ -127,7 +127,7 @@ class Claims:
         except InDoubt as cut_off:
             raise self._stop(self._doubt(key, str(cut_off))) from cut_off
         except asyncio.CancelledError:
-            self._stop(self._doubt(key, f"found {tool} cancelled"))
+            self._stop(self._doubt(key, f"{tool} was cancelled"))
             raise
 
     def check(self) -> None:
@@ -190,14 +190,14 @@ class Claims:
     def _doubt(self, key: str, problem: str) -> InDoubt:
         run = self._run[:10]
         return InDoubt(
-            f"run {run}: {problem}, so it may have happened; expected its result. Check whether it has happened, then: "
+            f"run {run}: {problem}; it may have happened. Check whether it did, then: "
             f"seedbed runs settle {run} {idempotency_key(key)[:10]} done|not-done --because REASON, and "
             f"seedbed run --resume {run}"
         )
 
 
 def _settled_call(call: Announced) -> Json:
-    """The record of a call that has happened, as a person told."""
+    """The record of a call that has happened, as a person said."""
     assert call.settled is not None
     return Call(
         tool=call.fact.body["what"],

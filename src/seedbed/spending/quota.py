@@ -20,7 +20,7 @@ LEVELS = (50, 80, 100)
 """The per cent of a quota at which people are told."""
 
 USUAL_DAYS = 7
-"""Unusual is a day that costs so many times the dearest of so many days before it, from this amount on:"""
+"""A day is unusual if it costs so many times the most expensive of the days before it, from this amount on:"""
 UNUSUAL_TIMES = 3.0
 UNUSUAL_USD = 1.0
 
@@ -195,8 +195,8 @@ class Spending:
             self._note(
                 f"spending/{self._environment}/unusual/{at:%Y-%m-%d}",
                 "unusual_spending",
-                f"{dollars(today)} were spent in {self._environment} within a day; the dearest of the "
-                f"{USUAL_DAYS} days before cost {most}",
+                f"{dollars(today)} was spent in {self._environment} within a day; the most expensive of the "
+                f"previous {USUAL_DAYS} days cost {most}",
                 {"usd": today, "dearest_day_usd": max(before)},
                 at,
             )

@@ -49,8 +49,8 @@ class Stop:
         if self._last is not None:
             stop = self._last
             raise Stopped(
-                f"found this workspace stopped by {stop.by} at {stop.at:%Y-%m-%d %H:%M} UTC: {stop.body['because']}; "
-                "expected it to work. Lift it: seedbed stop --lift"
+                f"This workspace was stopped by {stop.by} at {stop.at:%Y-%m-%d %H:%M} UTC: {stop.body['because']}. "
+                "To allow runs again: seedbed stop --lift"
             )
 
     def _add(self, because: str, by: str, *, lifted: bool) -> Fact:

@@ -29,7 +29,7 @@ def expect_stand_ins(tools: Iterable[Tool]) -> None:
     """Raises SettingsError with all tools that change the world and have no stand-in."""
     if lacking := [tool.name for tool in tools if lacks_stand_in(tool)]:
         actual = f"{', '.join(lacking)}, which would really change the world or send something out"
-        raise SettingsError([Problem("tools", actual, "tools that only pretend to, outside live runs", FOUR_WAYS)])
+        raise SettingsError([Problem("tools", actual, "simulated or sandboxed tools outside live runs", FOUR_WAYS)])
 
 
 def lacks_stand_in(tool: Tool) -> bool:

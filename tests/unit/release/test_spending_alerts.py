@@ -43,7 +43,7 @@ async def test_people_are_told_of_a_day_that_costs_far_more_than_usual(tmp_path:
     await space.run(PLAN, q="why?")
     await space.run(PLAN, q="and?")
     (line,) = told.read_text().splitlines()
-    assert "$30.00 were spent in dev within a day; the dearest of the 7 days before cost $3.00" in line
+    assert "$30.00 was spent in dev within a day; the most expensive of the previous 7 days cost $3.00" in line
 
 
 async def test_an_alert_that_cannot_be_sent_fails_no_run(caplog: pytest.LogCaptureFixture) -> None:

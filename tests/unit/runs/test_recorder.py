@@ -288,7 +288,7 @@ async def test_what_may_have_happened_outside_is_not_done_again_but_named() -> N
     with pytest.raises(KeyboardInterrupt):
         await record.record("call", "send_mail", {"to": "anna"}, killed, risky=True)
     again = Recorder.resume(Journal(store), record.id, by="ada")
-    with pytest.raises(RunError, match="send_mail begun and not ended, so it may have happened"):
+    with pytest.raises(RunError, match="send_mail was started, and its result is unknown"):
         await again.record("call", "send_mail", {"to": "anna"}, never, risky=True)
 
 

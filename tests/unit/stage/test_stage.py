@@ -310,6 +310,6 @@ async def test_what_changes_the_world_is_announced_first_and_after_a_crash_named
     killed = MemoryStore()  # as it was when the refund had begun and nothing more was known
     killed.append(fact for kind in ("start", "claim") for fact in store.facts(Query(kind=kind)))
     again = equipped(killed, resume=on.recorder.id)
-    with pytest.raises(RunError, match="refund begun and not ended, so it may have happened"):
+    with pytest.raises(RunError, match="refund was started, and its result is unknown"):
         await again.call("refund", order="7")
     assert happened == []

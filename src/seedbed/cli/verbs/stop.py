@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False)
 def stop(
     call: Invocation,
     because: Annotated[str, typer.Option("--because", metavar="TEXT", help="Why everything stops.")] = "",
-    lift: Annotated[bool, typer.Option("--lift", help="Let runs go on.")] = False,
+    lift: Annotated[bool, typer.Option("--lift", help="Allow runs again.")] = False,
 ) -> None:
     """Halt every run, search and job of the workspace at its next call to a model or a tool, on all machines.
 

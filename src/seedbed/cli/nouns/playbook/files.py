@@ -33,7 +33,7 @@ def check(
     ],
     strict: Strict = False,
 ) -> None:
-    """Report every mistake in playbook files, and warn of what is probably not meant.
+    """Report every mistake in playbook files, and warn about likely mistakes.
 
     Needs no workspace; if there is one, rules are compared with its tools, and programs with those it allows.
 

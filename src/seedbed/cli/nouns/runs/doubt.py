@@ -36,9 +36,9 @@ class Settlement(StrEnum):
 
 @command(app)
 def doubt(call: Invocation) -> None:
-    """List the tool calls in doubt, of all runs, oldest first: they were begun, and their results are lost.
+    """List tool calls that started but whose results were lost, oldest first.
 
-    Find out whether each has happened, by its call id, which is the idempotency key that the tool received. Then use
+    Find out whether each one happened; the call id is the idempotency key that the tool received. Then use
     `seedbed runs settle`.
     """
     with call.open() as space:

@@ -120,7 +120,9 @@ def export(
     run: RunId,
     to: Annotated[
         str | None,
-        typer.Option("--format", help="markdown, html, json or pdf; by default as the file ends, or else markdown."),
+        typer.Option(
+            "--format", help="markdown, html, json or pdf. Default: from the file extension, or else markdown."
+        ),
     ] = None,
     file: OutputFile = None,
 ) -> None:
