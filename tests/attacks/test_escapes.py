@@ -15,7 +15,8 @@ from seedbed import BestOf, Dataset, Playbook, Task, Workspace
 from seedbed.errors import PlaybookError, ReleaseRefused
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.protocols import Offer, Search
-from seedbed.playbooks.merging import merge
+from seedbed.playbooks.changes import escapes
+from seedbed.playbooks.merging import Resolver, merge, ours, theirs
 from seedbed.release.gates.gate import ReleaseRequest
 from seedbed.release.gates.review import Review
 from seedbed.release.gates.rules_kept import rules_kept
@@ -37,11 +38,15 @@ async def thief(task: Mapping[str, Any], stage: Stage) -> Any:
     return "yes"
 
 
+BOUNDED: Json = {
+    "patience": {"value": 1, "low": 0, "high": 9, "whole": True},
+    "tone": {"value": "kind", "options": ["kind", "curt"]},
+}
 START = Playbook.from_document(
     {
         "program": f"{__name__}:clerk",
         "roles": {"clerk": {"system": "Be kind."}, "other": {"system": "Be quick."}},
-        "parameters": {"patience": {"value": 1, "low": 0, "high": 9}},
+        "parameters": BOUNDED,
         "rules": {"never": ["shred_*"], "confirm": ["refund"]},
         "locked": ["roles.clerk"],
     }
@@ -55,7 +60,20 @@ ESCAPES: dict[str, tuple[Json, str]] = {
     "the program": ({"program": f"{__name__}:thief"}, "program: found .*thief.*; expected .*clerk"),
     "a lock": ({"locked": []}, r"locked: found no lock on roles\.clerk"),
     "what is locked": ({"roles": {"clerk": {"system": "Be rude."}, **ROLES}}, r"roles\.clerk\.system: found another"),
-    "a bound": ({"parameters": {"patience": {"value": 99, "low": 0, "high": 99}}}, r"parameters\.patience: found 99"),
+    **{
+        f"a bound, {how}": ({"parameters": {**BOUNDED, name: parameter}}, rf"parameters\.{name}: found {told}")
+        for how, name, parameter, told in (
+            ("left", "patience", {"value": 99, "low": 0, "high": 99, "whole": True}, "99, beyond its bound of 9"),
+            ("moved up", "patience", {"value": 1, "low": 0, "high": 1e6, "whole": True}, r"its bound of 9 moved to 1e"),
+            ("moved down", "patience", {"value": 1, "low": -1, "high": 9, "whole": True}, "its bound of 0 moved to -1"),
+            ("removed", "patience", {"value": 1, "low": 0, "whole": True}, "its bound of 9 removed"),
+            ("for text", "patience", {"value": "much"}, ".*much.*, which is no number"),
+            ("for fractions", "patience", {"value": 1, "low": 0, "high": 9}, "no longer a whole number"),
+            ("by an option", "tone", {"value": "kind", "options": ["kind", "rude"]}, ".*options that it did not have"),
+            ("without options", "tone", {"value": "kind"}, ".*options that it did not have"),
+        )
+    },
+    "a bound, with its parameter": ({"parameters": {"tone": BOUNDED["tone"]}}, r"parameters\.patience: found gone"),
     "another playbook": (
         {
             "steps": [
@@ -106,7 +124,9 @@ async def test_no_optimizer_gets_an_offer_tried_that_escapes(what: str, by: str)
 
 
 async def test_what_may_evolve_is_tried_and_under_the_rules_of_the_start() -> None:
-    varied = Playbook.from_document({**START.content(), "parameters": {"patience": {"value": 5, "low": 0, "high": 9}}})
+    varied = Playbook.from_document(
+        {**START.content(), "parameters": {**BOUNDED, "patience": {**BOUNDED["patience"], "value": 5}}}
+    )
     async with space() as at:
         found = await at.evolve(START, tasks(range(60)), optimizer=Hostile(varied), budget="200 runs")  # type: ignore[arg-type]
         own = [run for run in at.runs.recent(1000) if run.playbook == varied.digest]
@@ -127,6 +147,21 @@ def test_a_merge_keeps_a_lock_on_demos_that_are_still_empty() -> None:
     assert {*merge(base, other, locked).playbook.locked} == {"demos.ask", "steps.ask.prompt"}
 
 
+@pytest.mark.parametrize("resolver", [ours, theirs])
+def test_a_merge_keeps_a_threshold_that_rests_on_otherwise(resolver: Resolver) -> None:
+    base, strict = (
+        Playbook.from_document(
+            {
+                "parameters": {"sure": {"value": 0.5, "low": 0, "high": 1}},
+                "rules": {"otherwise": "prefer_confirm", "confirm_below": below},
+            }
+        )
+        for below in ("sure", 0.95)
+    )
+    for one, other in ((strict, base), (base, strict)):
+        assert merge(base, one, other, [resolver]).playbook.threshold == 0.95
+
+
 # Gates
 
 
@@ -139,8 +174,31 @@ async def test_the_gates_see_every_escape(what: str) -> None:
             library.keep(each, because="made")
         request = ReleaseRequest("shop", freed.digest, START.digest, None, library)
         assert await rules_kept(request) is not None
-        called = await Review("rules or roles change")(request)
-        assert (called is None) == (what == "a bound")
+        assert await Review("rules or roles change")(request) is not None
+
+
+def test_a_step_that_is_gone_is_an_escape() -> None:
+    whole = Playbook.from_document({"roles": ROLES, "steps": [step("draft"), step("review")]})
+    less = Playbook.from_document({"roles": ROLES, "steps": [step("draft")]})
+    assert [str(each.found) for each in escapes(whole, less)] == ["no step review any more"]
+    assert escapes(less, whole) == []
+
+
+def step(name: str) -> Json:
+    return {"name": name, "role": "other", "prompt": f"{name} {{text}}"}
+
+
+async def test_without_runs_that_show_its_tools_no_program_passes() -> None:
+    old, new = (Playbook.from_document({"program": f"{__name__}:helps", "parameters": {"n": n}}) for n in (1, 2))
+    async with space() as at:
+        library = at.resources.library
+        for each in (old, new):
+            library.keep(each, because="made")
+        request = ReleaseRequest("shop", new.digest, old.digest, None, library)
+        refusal = await rules_kept(request)
+        assert refusal
+        assert "no runs that show which ones it calls" in refusal.found
+        assert await Review("rules or roles change")(request) is not None
 
 
 async def test_a_program_that_was_edited_since_the_release_of_the_incumbent_needs_a_review(
@@ -156,9 +214,10 @@ async def test_a_program_that_was_edited_since_the_release_of_the_incumbent_need
     gates = {"kept": {"require": ["rules_kept"]}, "seen": {"require": [{"review": {"when": "rules or roles change"}}]}}
     settings = Settings.model_validate({"by": "ada", "channels": gates})
     async with Workspace(settings, MemoryStore()) as at:
+        verdict = await at.compare(one, other, on=tasks(range(10)))
         for channel in gates:
             await at.release(one, to=channel, because="first")
-            await at.release(other, to=channel, because="the same code")
+            await at.release(other, to=channel, because=verdict)
         file.write_text("async def handle(task, stage):\n    return 'yes, at once'\n")
         sys.modules.pop("edited_clerk")
         for channel, told in (("kept", "program: source edited since the release"), ("seen", "review")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from world import NEW, OLD, agent, serve_old, tasks, world
+from world import NEW, OLD, agent, is_released, serve_old, tasks, world
 
 from seedbed import ExactMatch, Task, Workspace, metric
 from seedbed.experiments.options import Comparing
@@ -71,4 +71,30 @@ async def test_what_the_first_attempt_registered_holds_for_later_candidates() ->
     assert (later.mode, later.attempt) == ("confirmatory", 2)
     other = agent("new", parameters={"p": {"value": 0.5}})
     assert (await space.compare(OLD, other, on="mail", metric=is_yes)).mode == "exploratory"
+    assert not any(space.experiments.verify().values())
+
+
+PADDING = (
+    "Paper is made of wood. Many rivers end in a sea. Bread is baked in ovens. Trains run on rails. Clocks tell time."
+)
+TWIN = agent("new", roles={"clerk": {"model": "new", "system": f"You are the new one. {PADDING}"}})
+
+
+async def test_tasks_that_a_twin_of_the_candidate_passes_release_nothing() -> None:
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    await space.evaluate(NEW, tasks(range(69)))
+    verdict = await space.compare(OLD, TWIN, on=tasks(WINS))
+    assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
+    assert verdict.why.startswith("results of another playbook were known before this set of tasks was named")
+    assert not await is_released(space, TWIN, verdict)
+
+
+async def test_a_stored_dataset_stays_fresh_though_another_playbook_was_evaluated_on_it() -> None:
+    """Honest work: a first draft is evaluated, and a later one compared on the same whole dataset."""
+    space = await serve_old(world([*LOSSES], [*WINS]))
+    space.datasets.add("mail", tasks(WINS), because="new")
+    await space.evaluate(NEW, "mail")
+    verdict = await space.compare(OLD, TWIN, on="mail")
+    assert verdict.mode == "confirmatory"
+    assert await is_released(space, TWIN, verdict)
     assert not any(space.experiments.verify().values())

@@ -11,7 +11,7 @@ from world import NEW, OLD, agent, is_released, serve_old, tasks, world
 
 import seedbed
 from seedbed import Workspace
-from seedbed.errors import ReleaseRefused
+from seedbed.errors import DatasetError, ReleaseRefused
 from seedbed.storage.memory import MemoryStore
 
 PILOT = "pilot"
@@ -99,3 +99,22 @@ async def test_several_channels_are_one_attempt(space: Workspace) -> None:
     assert [(each.so_far.attempt, each.alpha) for each in (one, two) if each.so_far] == [(1, 0.05 * 15 / 32)] * 2
     assert space.experiments.compare_live(seedbed.live(*names)) == [one, two]
     assert len(space.experiments.attempts("production")) == 2
+
+
+async def test_a_drill_on_chosen_tasks_is_no_outcome_of_users(space: Workspace) -> None:
+    """NEW answers these, and OLD none of them."""
+    look(space)
+    await space.channels.drill(PILOT, tasks(range(35)), range(400), seedbed.ExactMatch())
+    verdict = look(space)
+    assert (verdict.finding, verdict.live["candidate"]["units"]) == ("inconclusive", 0)
+    assert not await is_released(space, because=verdict)
+    await rated(space)
+    assert look(space).finding == "superior"
+    assert not any(space.experiments.verify().values())
+
+
+async def test_a_drill_opens_no_tasks_that_are_held_out(space: Workspace) -> None:
+    space.datasets.add("mail", tasks(range(60)), because="new")
+    space.datasets.hold_out("mail", share=0.5)
+    with pytest.raises(DatasetError, match="held out in mail"):
+        await space.channels.drill(PILOT, space.datasets.get("mail:held-out"), range(9), seedbed.ExactMatch())

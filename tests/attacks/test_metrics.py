@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from world import NEW, OLD, serve_old, tasks, world
 
-from seedbed import Task
+from seedbed import Playbook, Task
 from seedbed.errors import SeedbedError
 from seedbed.evaluation.metrics.metric import metric
 from seedbed.runs.run import Run
@@ -56,3 +56,21 @@ async def test_nor_is_the_order_in_which_answers_are_shown_a_hint_at_whose_they_
     verdict = await space.compare(OLD, NEW, on=tasks(range(60)), metric=counting)
     assert (verdict.finding, verdict.ties, verdict.tasks) == ("inconclusive", 0, 60)
     assert verdict.wins > 15 < verdict.losses
+
+
+def named(step: str, role: str) -> Playbook:
+    content = {"roles": {role: {"model": "old"}}, "steps": [{"name": step, "role": role, "prompt": "{text}"}]}
+    return Playbook.from_document(content)
+
+
+@pytest.mark.parametrize("names", [("reply", "clerk"), ("answer", "helper")])
+async def test_nor_are_the_names_of_steps_and_roles_which_a_candidate_can_choose(names: tuple[str, str]) -> None:
+    @metric(binary=True)
+    def nosy(run: Run, task: Task) -> float:
+        return float(any(turn.step == "reply" or turn.role == "helper" for turn in run.turns))
+
+    old, new = named("answer", "clerk"), named(*names)
+    space = world()
+    await space.release(old, to="production", because="the first one")
+    verdict = await space.compare(old, new, on=tasks(range(30)), metric=nosy)
+    assert (verdict.candidate_mean, verdict.finding) == (0.0, "inconclusive")

@@ -168,7 +168,10 @@ def command(
                 is_call = isinstance(wrong, SettingsError) or (isinstance(wrong, PlaybookError) and hint[:1] == "-")
                 if wrong.source or not hint or not (is_call or path in (aliases or {})):
                     raise
-                raise typer.BadParameter(str(wrong), param_hint=hint) from wrong
+                text = str(wrong)
+                raise typer.BadParameter(
+                    text.removeprefix(f"{path}: ") if len(wrong.problems) == 1 else text, param_hint=hint
+                ) from wrong
 
         called.__doc__, called.__name__ = _unwrapped(function.__doc__ or ""), function.__name__
         called.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -31,6 +31,10 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Set one value, for example roles.writer.temperature=0.2."),
 ]
+ProgramPath = Annotated[
+    str | None,
+    typer.Option("--program", metavar="MODULE:FUNCTION", help="What performs the playbook, in place of its steps."),
+]
 RowLimit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Show at most this many.")]
 MetricName = Annotated[str, typer.Option("--metric", metavar="METRIC", help="How to score answers.")]
 Parallel = Annotated[

@@ -17,6 +17,7 @@ from seedbed.parallel import Executor, in_chunks
 from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.ledger import Ledger, Reservation
 from seedbed.stage.bounds import bounds, under
+from seedbed.stage.program import expect_importable
 from seedbed.storage.store import Json
 
 T = TypeVar("T")
@@ -130,6 +131,7 @@ class RemoteWorkers:
         """The cells of each task replicate in order; all are paid from the ledger of the context."""
         if not plan:
             return
+        expect_importable(playbook)
         whole = CellChunk(
             open=self.open,
             workspace=self.description(),

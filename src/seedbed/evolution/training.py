@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from seedbed.errors import NotFound, Problem, RefMoved, SettingsError, shown
+from seedbed.errors import NotFound, Problem, RefMoved, SettingsError, expect_type, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.seal import expect_open
 from seedbed.evolution.confirmation import CHOOSING, CONFIRMING
@@ -51,6 +51,7 @@ class Training:
     budget: Budget = Budget(runs=400)  # noqa: RUF009 - it is frozen
 
     def __post_init__(self) -> None:
+        expect_type(self.branch, str, "branch", "the name of a branch")
         if self.enough < ENOUGH:
             remedy = f"Half of them choose, which takes {CHOOSING}; a quarter confirm, which takes {CONFIRMING}."
             raise SettingsError([Problem("enough", shown(self.enough), f"at least {ENOUGH}", remedy)], "training")

@@ -34,7 +34,7 @@ RuleChoice: TypeAlias = str | Mapping[str, Any] | None
 Mode: TypeAlias = Literal["confirmatory", "exploratory", ""]
 """Whether a verdict may release a candidate; empty in experiments of before this was asked, which may not."""
 
-EDITION = 3
+EDITION = 4
 """The edition of the arithmetic of verdicts, and of what they may rest on, that new experiments register."""
 
 _CLAIMS = {"superior": "is better than", "non-inferior": "is not worse than", "equivalent": "is as good as"}

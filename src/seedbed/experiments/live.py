@@ -1,12 +1,12 @@
 """Live experiments: which of two playbooks does better, by the feedback of the users who were served one of them.
 
-There are no tasks and no cells. The test reads exposures of units (only the first of each unit counts) and outcomes:
-the first feedback on such an exposure. Both are read in the order of arrival, and the next outcome of the candidate is
-paired with the next one of the control. Two ratios are monitored: of the units that each arm got, and of the units with
-an outcome. Reading ends at the first fact after which the rule answers, or after which a ratio is off: then assignment
-or logging is broken, or one arm makes users answer more often, and the verdict is invalid. The verdict is a look at the
-units of each arm that is fixed beforehand, so an exact test there finds what is too slight for one that is made at
-every unit. So every reader, at any time, comes to the same verdict.
+There are no tasks and no cells. The test reads exposures of units (only the first of each, and none of a drill) and
+outcomes: the first feedback on such an exposure. Both are read in the order of arrival, and the next outcome of the
+candidate is paired with the next one of the control. Two ratios are monitored: of the units that each arm got, and of
+the units with an outcome. Reading ends at the first fact after which the rule answers, or after which a ratio is off:
+then assignment or logging is broken, or one arm makes users answer more often, and the verdict is invalid. The verdict
+is a look at the units of each arm that is fixed beforehand, so an exact test there finds what is too slight for one
+that is made at every unit. So every reader, at any time, comes to the same verdict.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class LiveSource:
     def has_outcomes(self, store: Store, before: float = math.inf) -> bool:
         """Whether any feedback on its exposures was known before that fact. Raises NotFound."""
         after, _ = self.span(store)
-        shown = {fact.key for fact in store.facts(Query(kind="exposure", subject=self.exposures, after=after))}
+        exposures = store.facts(Query(kind="exposure", subject=self.exposures, after=after))
+        shown = {fact.key for fact in exposures if "drill" not in fact.body}
         feedback = store.facts(Query(kind="feedback", after=after)) if shown else ()
         return any(fact.subject in shown and fact.number < before for fact in feedback)
 
@@ -193,6 +194,8 @@ class LiveTest:
     def _expose(self, fact: Fact) -> bool:
         arm, unit = fact.body["arm"], fact.body["unit"]
         if fact.subject != self.source.exposures or unit in self._met or not fact.body["compared"]:
+            return False
+        if "drill" in fact.body:  # nobody asked: whoever drills chooses the tasks
             return False
         if arm not in self._playbooks or self._playbooks[arm] != fact.body["playbook"]:
             return False

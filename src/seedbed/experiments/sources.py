@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from datetime import datetime
 from operator import eq, ge, gt, le, lt, ne
+from typing import Any
 
 from seedbed.errors import DatasetError, Problem, SettingsError, expect_type, shown
 from seedbed.evaluation.datasets.dataset import Dataset
@@ -77,6 +79,33 @@ class LiveTraffic:
 
 
 past_runs = PastRuns
+
+_LIVE = frozenset(("live", "conclude", "metric", "alpha", "rule", "exploratory", "file"))
+"""The options that a comparison on live traffic uses. It runs nothing, and the channels say what is compared."""
+
+
+def changed(options: Any) -> dict[str, object]:
+    """The fields of a dataclass of options that differ from their defaults."""
+    own = {each.name: (getattr(options, each.name), each.default) for each in fields(options)}
+    return {name: value for name, (value, default) in own.items() if value != default and value != []}
+
+
+def expect_used(on: object, options: Mapping[str, object]) -> None:
+    """Raise SettingsError for options that a comparison on this source would ignore. `options` are those that are set,
+    by their names in Python or on the command line."""
+    if isinstance(on, LiveTraffic):
+        unused, where = options.keys() - _LIVE, "with live traffic, which is not run here"
+        if len(on.channels) > 1 and "file" in options:
+            unused, where = unused | {"file"}, "with several channels. Write one with: seedbed experiment report"
+    elif isinstance(on, PastRuns):
+        unused, where = options.keys() & {"plan", "program", "conclude"}, "with past runs of what is stored"
+    else:
+        unused, where = options.keys() & {"mode", "live_runs", "since", "conclude"}, "with a dataset"
+    if unused:
+        raise SettingsError([Problem(name, shown(options[name]), f"none {where}") for name in sorted(unused)])
+    rule = options.get("rule")
+    if isinstance(on, LiveTraffic) and rule not in (None, "betting", {"rule": "betting"}):
+        raise SettingsError([Problem("rule", shown(rule), "betting, the only rule for live traffic")])
 
 
 def live(channel: str, *others: str, conclude: bool = False) -> LiveTraffic:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from seedbed.errors import Problem, shown
 from seedbed.playbooks.genes import edited_characters, flatten, genes
-from seedbed.playbooks.playbook import Playbook, as_playbook
+from seedbed.playbooks.playbook import Parameter, Playbook, as_playbook
 from seedbed.playbooks.rules import locks
 from seedbed.playbooks.values import is_number
 from seedbed.playbooks.word_diff import changed_parts
@@ -69,7 +69,7 @@ def _rounds(playbook: Playbook) -> dict[str, int]:
 
 
 def escapes(before: Playbook, after: Playbook) -> list[Problem]:
-    """What `after` frees itself from that binds `before`: rules, locks, bounds of numbers, and the code that it runs.
+    """What `after` frees itself from that binds `before`: rules, locks, bounds, steps, and the code that it runs.
 
     Only a person changes these; nothing that evolves may.
     """
@@ -85,23 +85,53 @@ def escapes(before: Playbook, after: Playbook) -> list[Problem]:
     if before.program != after.program:
         actual, expected = (shown(each.program) if each.program else "no program" for each in (after, before))
         problems.append(Problem("program", actual, expected, remedy))
+    if before.steps and (removed := _step_names(before) - _step_names(after)):
+        problems.append(Problem("steps", f"no step {', '.join(sorted(removed))} any more", "every step", remedy))
     if new := sorted(after.opened - before.opened):
         actual = f"{', '.join(map(short, new))}, which it did not open"
         problems.append(Problem("steps.opens.playbook", actual, "only playbooks that it opened", remedy))
     return problems
 
 
+def _step_names(playbook: Playbook) -> set[str]:
+    return {step.name for step in playbook.all_steps()}
+
+
 def beyond_bounds(before: Playbook, after: Playbook) -> Iterator[Problem]:
-    """Numbers that leave the bounds they had: a change to a playbook may have moved the bounds as well."""
+    """Parameters that leave the bounds they had, have wider ones, or are no longer there to have any."""
     for name, was in before.parameters.items():
-        now = after.parameters.get(name)
-        if now is None or not is_number(now.value):
-            continue
-        below = was.low is not None and now.value < was.low
-        above = was.high is not None and now.value > was.high
-        if below or above:
-            actual = f"{now.value:g}, beyond its bound of {was.low if below else was.high:g}"
-            yield Problem(f"parameters.{name}", actual, "a number within its bounds")
+        if change := _escape_of(was, after.parameters.get(name)):
+            yield Problem(
+                f"parameters.{name}", change, "a number within its bounds" if _is_numeric(was) else "its options"
+            )
+
+
+def _is_numeric(parameter: Parameter) -> bool:
+    return parameter.low is not None or parameter.high is not None
+
+
+def _escape_of(was: Parameter, now: Parameter | None) -> str:
+    """How a parameter escapes what bounds it; empty if it does not."""
+    if not (_is_numeric(was) or was.options):
+        return ""
+    if now is None:
+        return "gone, and its bounds with it"
+    if was.options and not (now.options and {*now.options} <= {*was.options}):
+        return f"{shown(now.value)}, with options that it did not have"
+    if _is_numeric(was) and not is_number(now.value):
+        return f"{shown(now.value)}, which is no number"
+    sides = [
+        (bound, new, sign)
+        for bound, new, sign in ((was.low, now.low, -1), (was.high, now.high, 1))
+        if bound is not None
+    ]
+    for bound, _, sign in sides:
+        if is_number(now.value) and now.value * sign > bound * sign:
+            return f"{now.value:g}, beyond its bound of {bound:g}"
+    for bound, new, sign in sides:
+        if new is None or new * sign > bound * sign:
+            return f"its bound of {bound:g} {'removed' if new is None else f'moved to {new:g}'}"
+    return "no longer a whole number" if was.whole and not now.whole else ""
 
 
 def excess(before: Playbook, after: Playbook, *, number: float, text: float) -> list[Problem]:

@@ -203,7 +203,7 @@ def _protect(playbook: Playbook, one: Playbook, other: Playbook) -> Playbook:
     content = playbook.content()
     paths = [*(named for named, _, _ in leaves(content)), *genes(playbook)]
     locked = [lock for lock in unite(one.locked, other.locked) if any(locks(lock, path) for path in paths)]
-    floor = max((side.threshold for side in (one, other) if side.rules.prefer_confirm), default=0.0)
+    floor = max((side.threshold for side in (one, other) if side.rules.asks_for_confidence), default=0.0)
     if playbook.threshold < floor:
         # The two sides have it in different places, so there is no single parameter to raise.
         content["rules"] = {**content["rules"], "confirm_below": floor}

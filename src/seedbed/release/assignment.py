@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -197,15 +197,17 @@ def split_of(serving: Serving, at: datetime) -> Split | None:
     return None
 
 
-async def choose(reader: Reader, key: str, *, run: str = "") -> Choice:
+async def choose(reader: Reader, key: str, *, run: str = "", drill: bool = False) -> Choice:
     """The playbook that a unit gets. The exposure and its probability are in the store before this returns.
 
     Without the store it is the playbook that was stable at the last read. `run` is the id of the coming run, if known.
+    In a drill nobody asked: guards read the exposure, live comparisons do not.
     """
     _check(key)
     exposure = run or uuid.uuid4().hex
     choice = assign(await reader.read(), key, exposure)
-    if choice.stale or await _record_exposure(choice, f"channels/{reader.channel}", reader.library, is_run=bool(run)):
+    about = {"run": bool(run), **({"drill": True} if drill else {})}
+    if choice.stale or await _record_exposure(choice, f"channels/{reader.channel}", reader.library, about):
         return choice
     return assign(reader.stale("it takes no exposure"), key, exposure)
 
@@ -228,7 +230,7 @@ async def choose_among(readers: Sequence[Reader], key: str) -> Choice:
             propensity=1 / len(servings),
             compared=True,
         )
-        if await _record_exposure(choice, name, first.library):
+        if await _record_exposure(choice, name, first.library, {"run": False}):
             return choice
     return assign(first.stale("it takes no exposure"), key, exposure)
 
@@ -243,7 +245,7 @@ def _check(key: str) -> None:
         raise SeedbedError(f"key: found {shown(key)}; expected {A_NAME}, such as the name of a user")
 
 
-async def _record_exposure(choice: Choice, subject: str, library: Library, *, is_run: bool = False) -> bool:
+async def _record_exposure(choice: Choice, subject: str, library: Library, about: Mapping[str, bool]) -> bool:
     """Record an exposure. Returns whether that worked: if not, it does not take place."""
     body = {
         "unit": choice.key,
@@ -253,7 +255,7 @@ async def _record_exposure(choice: Choice, subject: str, library: Library, *, is
         "propensity": choice.propensity,
         "version": choice.version,
         "compared": choice.compared,
-        "run": is_run,
+        **about,
     }
     fact = Fact(
         kind="exposure",

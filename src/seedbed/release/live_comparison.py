@@ -92,6 +92,13 @@ class LiveOptions:
     attempts: AttemptTerms | None = None
     conclude: bool = False
     """Whether to give a verdict now, decided or not."""
+    exploratory: bool = False
+    """Whether it is only to find out: it is no attempt, is not paid from a budget, and cannot release anything."""
+
+    @property
+    def rate(self) -> float:
+        """The error rate of a new experiment that is not paid from an error budget."""
+        return 0.05 if self.alpha is None else self.alpha
 
 
 DEFAULTS = LiveOptions()
@@ -174,22 +181,32 @@ def _comparisons(store: Store, pair: _Pair) -> list[Fact]:
 
 
 def _begun(store: Store, pair: _Pair, options: LiveOptions, arms: int) -> Experiment | None:
-    """The first registered experiment that fits the options, if there is one. Several arms share the error rate."""
+    """The first registered experiment that fits the options, if there is one. Several arms share the error rate.
+
+    An exploratory one fits other options only if a new one could not be confirmatory either.
+    """
+    exploratory: Experiment | None = None
     for fact in _comparisons(store, pair):
         plan = Experiment.from_content(store.get(fact.key))
         taken = attempt_of(store, plan.control, plan.digest) if plan.attempt else None
         rate = None if options.alpha is None else options.alpha if taken else options.alpha / arms
         same = rate in (None, taken.body["rate"] if taken else plan.rule["alpha"])
         paid = options.terms is None or plan.channel
-        if same and paid and plan.metric == {"feedback": options.metric}:
+        if not (same and paid and plan.metric == {"feedback": options.metric}):
+            continue
+        if plan.mode != "exploratory" and not options.exploratory:
             return plan
+        if plan.mode == "exploratory":
+            exploratory = exploratory or plan
+    if options.exploratory or not _may_confirm(store, pair, options):
+        return exploratory
     return None
 
 
 def _register(library: Library, pairs: Sequence[_Pair], options: LiveOptions, channel: str) -> list[Experiment]:
     """Register the experiments before any feedback is read. Together they are one attempt to replace the control."""
     store, by, clock = library.store, library.by, library.clock
-    rate, terms = 0.05 if options.alpha is None else options.alpha, options.attempts
+    rate, terms = options.rate, options.attempts
 
     def drafts(design: Design) -> list[Experiment]:
         share = replace(design, alpha=design.alpha / len(pairs))
@@ -197,7 +214,7 @@ def _register(library: Library, pairs: Sequence[_Pair], options: LiveOptions, ch
 
     if options.terms:
         plans = [_paid(library, pair, options, channel) for pair in pairs]
-    elif terms is None or rate > terms.most or any(_is_late(store, each) or _is_proven(store, each) for each in pairs):
+    elif terms is None or not all(_may_confirm(store, each, options) for each in pairs):
         plans = drafts(Design(rate))
     else:
 
@@ -221,6 +238,14 @@ def _paid(library: Library, pair: _Pair, options: LiveOptions, channel: str) -> 
         return plan_live(pair.source, pair.control, pair.candidate, options.metric, design)
 
     return reserve(library.store, channel, options.terms, planned, None, by=library.by, clock=library.clock)
+
+
+def _may_confirm(store: Store, pair: _Pair, options: LiveOptions) -> bool:
+    """Whether an experiment that begins now can be confirmatory."""
+    if options.exploratory or pair.is_over or _is_late(store, pair):
+        return False
+    terms = options.attempts
+    return options.terms is not None or bool(terms and options.rate <= terms.most and not _is_proven(store, pair))
 
 
 def _is_late(store: Store, pair: _Pair) -> bool:

@@ -6,7 +6,10 @@ import ast
 import asyncio
 import functools
 import inspect
+import re
+import sys
 import textwrap
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import deepcopy
@@ -31,14 +34,77 @@ Output = TypeVar("Output")
 NAMELESS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
+HERE = "__here__"
+"""Stands for the module of a program that cannot be imported."""
+
+_programs_here: dict[str, Program] = {}
+"""The programs of this process that cannot be imported, by path."""
+
+
 def program_of(playbook: Playbook) -> Program:
     """The async function that performs a playbook. Raises PlaybookError if it cannot be imported."""
     if playbook.program is None:
         return dialogue
+    if is_here(playbook):
+        if playbook.program in _programs_here:
+            return _programs_here[playbook.program]
+        remedy = "Pass the function again as program=, or move it to a module and name it with --program."
+        raise PlaybookError([Problem("program", playbook.program, "a function of this process", remedy)])
     program: Program = load(playbook.program, "program", expected="module:function", error=PlaybookError)
     if not callable(program):
         raise PlaybookError([Problem("program", f"{playbook.program}, {shown(program)}", "an async function")])
     return program
+
+
+def is_here(playbook: Playbook) -> bool:
+    """Whether the program of a playbook cannot be imported, so that only the process that has it can perform it."""
+    return (playbook.program or "").startswith(f"{HERE}:")
+
+
+def expect_importable(playbook: Playbook) -> None:
+    """Raise PlaybookError if other processes cannot perform a playbook."""
+    if is_here(playbook):
+        remedy = "Move it to the top of a module, or use parallel: loop."
+        expected = "a function that other processes can import"
+        raise PlaybookError([Problem("program", str(playbook.program), expected, remedy)])
+
+
+def with_program(playbook: Playbook, program: Program | str) -> Playbook:
+    """The playbook as a program performs it: an async function, or `module:function`. Raises PlaybookError.
+
+    A function that can be imported becomes its path. Any other one works in this process only, under its name and a
+    hash of its source.
+    """
+    if not callable(program) and not (isinstance(program, str) and re.fullmatch(r"[\w.]+:\w+", program)):
+        remedy = "Give one as program=, or --program module:function."
+        raise PlaybookError([Problem("program", shown(program), "an async function, or module:function", remedy)])
+    path = program if isinstance(program, str) else _path(program)
+    performed = Playbook.from_document({**playbook.document(), "program": path})
+    program_of(performed)  # a wrong name is refused now, not by every run
+    return performed
+
+
+def _path(program: Program) -> str:
+    """The path of a function; one that cannot be imported is remembered under its path."""
+    module, name = getattr(program, "__module__", ""), getattr(program, "__qualname__", "")
+    if module != "__main__" and name.isidentifier() and getattr(sys.modules.get(module), name, None) is program:
+        return f"{module}:{name}"
+    for path, known in _programs_here.items():
+        if known is program:
+            return path
+    word = re.sub(r"\W", "_", getattr(program, "__name__", type(program).__name__))
+    path = f"{HERE}:{word}_{_behaviour(program)[3:19]}"
+    _programs_here[path] = program
+    return path
+
+
+def _behaviour(program: Program) -> str:
+    """A digest of a function's source and of the values it holds; a random one if they are not plain values."""
+    try:
+        held = inspect.getclosurevars(program).nonlocals, program.__defaults__, program.__kwdefaults__
+        return digest("program", [source(program) or uuid.uuid4().hex, *held])
+    except (StoreError, TypeError, AttributeError):
+        return digest("program", uuid.uuid4().hex)
 
 
 def program_source(playbook: Playbook, tools: Iterable[Tool], store: Store, by: str) -> Json | None:

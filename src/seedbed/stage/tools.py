@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import ValidationError, validate_call
 
-from seedbed.errors import InDoubt, PlaybookError, Problem, RunError, SettingsError, expect_function, shown
+from seedbed.errors import InDoubt, PlaybookError, Problem, RunError, SettingsError, expect_function, expect_type, shown
 
 Effect: TypeAlias = Literal["reads", "changes", "sends"]
 """What a tool does to the world. One that `sends` changes nothing but lets something out, as fetching a page does: it
@@ -48,6 +48,8 @@ class Tool:
     """Whether the function has the parameter `idempotency_key`."""
 
     def __post_init__(self) -> None:
+        expect_type(self.name, str, "name", "the name of a tool")
+        expect_function(self.function, "tool", self.name)
         if self.effect not in get_args(Effect):
             expected = f"one of: {', '.join(get_args(Effect))}"
             raise SettingsError([Problem(f"tool {self.name}: effect", shown(self.effect), expected)])

@@ -26,6 +26,23 @@ class Blocking:
             return self._blocking(value)
         return Blocking(value, self._runner) if type(value).__module__.startswith("seedbed.workspace.") else value
 
+    # Python looks these up on the class, so __getattr__ does not see them.
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._inner)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._inner[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._inner
+
+    def __bool__(self) -> bool:
+        return True
+
     def __dir__(self) -> list[str]:
         return dir(self._inner)
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.evaluation.datasets.seal import expect_open
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, verdicts
@@ -248,12 +249,15 @@ class Channels:
         metric: Metric,
         on_event: Callable[[int], None] | None = None,
     ) -> Drill:
-        """Send tasks to a channel as if users asked, and rate the answers. Everything is recorded, as with users."""
+        """Send tasks to a channel as if users asked, and rate the answers. Everything is recorded, as with users.
+
+        Guards read it, live comparisons do not. Raises DatasetError for tasks that are held out."""
+        expect_open(self._resources.store, tasks)
         runner = self._resources.runner
 
         async def serve(key: str, inputs: Mapping[str, Any]) -> Run:
             run = uuid.uuid4().hex
-            choice = await self.choose(channel, key=key, run=run)
+            choice = await choose(self._reader(channel), key, run=run, drill=True)
             return await runner.perform_once(run, choice.playbook, dict(inputs), new_seed(None))
 
         now = self.get(channel)

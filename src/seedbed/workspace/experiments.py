@@ -31,7 +31,7 @@ from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.screening.policies import load_policy
 from seedbed.experiments.screening.screening import Screening, read_decisions, screen_policy
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
-from seedbed.experiments.sources import LiveTraffic, PastRuns
+from seedbed.experiments.sources import LiveTraffic, PastRuns, changed, expect_used
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.audit import audit
@@ -43,6 +43,7 @@ from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.settings.channels import ChannelSettings
+from seedbed.stage.program import Program
 from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.signing import check_signatures
@@ -77,20 +78,22 @@ class Experiments:
         metric: Metric | str | None = None,
         options: Comparing | None = None,
         work: Evaluating = ONCE,
+        program: Program | str | None = None,
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
         options = DEFAULT if options is None else options
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
+        named = {} if program is None else {"program": program}
+        expect_used(on, {**changed(options), **changed(work), **named})
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, metric or "rating", options)
-        chosen = self._execution.metric(metric or "exact_match")
+        own, chosen = self._resources, self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
         options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
         several = isinstance(candidate, list | tuple)
         names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
-        candidates = [self._resources.playbook(each) for each in names]
-        old = self._resources.playbook(control)
+        old, *candidates = (own.performed(each, program) for each in (control, *names))
         if not isinstance(on, PastRuns):  # a replay changes nothing
             await self._execution.expect_harmless(old, *candidates)
         return await compare(
@@ -106,7 +109,8 @@ class Experiments:
     def _live_verdict(self, on: LiveTraffic, metric: Metric | str, options: Comparing) -> Verdict:
         """The verdict of live traffic, or what it says so far; of several channels, of the one that does best."""
         name = metric if isinstance(metric, str) else metric.name
-        known = [each.so_far for each in self.compare_live(on, metric=name, alpha=options.alpha)]
+        standings = self.compare_live(on, metric=name, alpha=options.alpha, exploratory=options.exploratory)
+        known = [each.so_far for each in standings]
         return max((each for each in known if each), key=lambda verdict: verdict.gain)
 
     def _for_channel(self, options: Comparing) -> Comparing:
@@ -129,36 +133,33 @@ class Experiments:
 
     def _serving(self, playbook: Digest) -> list[ChannelSettings]:
         """The settings of all channels that serve a playbook."""
-        refs = self._resources.store.refs("channels/")
-        serving = [ref.name.removeprefix("channels/") for ref in refs if stable_of(ref.target) == playbook]
-        return [self._resources.protection(channel) for channel in serving]
+        serving = [ref for ref in self._resources.store.refs("channels/") if stable_of(ref.target) == playbook]
+        return [self._resources.protection(ref.name.removeprefix("channels/")) for ref in serving]
 
     def compare_live(
-        self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None
+        self, on: LiveTraffic, *, metric: str = "rating", alpha: float | None = None, exploratory: bool = False
     ) -> list[LiveComparison]:
         """How a canary does beside its control, or each other channel beside the first, by users' feedback.
 
         Registered at the first look; when it is decided the verdict is recorded, and what comes later is not read.
-        Where the first channel requires `error_budget`, that budget sets the error rate. Raises NotFound if a
-        channel does not exist, or if there is no canary and there was no look while it lasted.
+        Where the first channel requires `error_budget`, that budget sets the error rate, unless the comparison is
+        exploratory. Raises NotFound if a channel does not exist, or if there is no canary and there was no look while
+        it lasted.
         """
         names = [each.removeprefix("channels/") for each in on.channels]
         for each in names:
             self._resources.expect_channel(each)
         library = self._resources.library
-        channels = self._serving(stable(library.store, names[0]) or "")
-        terms = _attempt_terms(channels) if channels else None
-        options = LiveOptions(metric, alpha, self._paid(names[0], alpha), terms, on.conclude)
-        return (
-            [compare_canary(library, names[0], options)]
-            if len(names) == 1
-            else compare_channels(library, names, options)
-        )
+        how = LiveOptions(metric, alpha, conclude=on.conclude, exploratory=exploratory)
+        if not exploratory:
+            channels = self._serving(stable(library.store, names[0]) or "")
+            terms = _attempt_terms(channels) if channels else None
+            how = replace(how, terms=self._paid(names[0], alpha), attempts=terms)
+        return [compare_canary(library, names[0], how)] if len(names) == 1 else compare_channels(library, names, how)
 
     def _paid(self, channel: str, alpha: float | None) -> BudgetTerms | None:
         """The terms of a channel's error budget, if releases there have to be paid from it."""
-        settings = self._resources.settings
-        if channel not in settings.channels:
+        if channel not in self._resources.settings.channels:
             return None
         if error_budget_gate not in build_gates(channel, self._resources.protection(channel)):
             return None

@@ -36,6 +36,9 @@ class Judges:
     def __iter__(self) -> Iterator[str]:
         return iter(self._execution.judges)
 
+    def __len__(self) -> int:
+        return len(self._execution.judges)
+
     def __getitem__(self, name: str) -> DeclaredJudge:
         judges = self._execution.judges
         if name not in judges:

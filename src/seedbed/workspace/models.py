@@ -27,6 +27,9 @@ class Models:
     def __iter__(self) -> Iterator[str]:
         return iter(self._resources.models)
 
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
     def cards(self) -> list[Json]:
         """Every model's card as it stands in the file, with its price and how fast it was. No secret is in it."""
         speeds = model_speeds(self._resources.store)

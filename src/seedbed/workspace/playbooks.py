@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from seedbed.errors import NotFound, Problem, SettingsError, shown
-from seedbed.experiments.proof.held_out import evolved_on, known_tasks
+from seedbed.errors import NotFound, Problem, SettingsError, expect_type, shown
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.verdict import lost_comparison
 from seedbed.playbooks import formats, loading, merging, specialised
@@ -22,6 +21,8 @@ from seedbed.playbooks.merging import Merge, Resolver
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
 from seedbed.release.assignment import unknown_channel
+from seedbed.reports.lineage import FamilyTree
+from seedbed.stage.program import Program
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, short
 from seedbed.workspace.resources import AnyPlaybook, Resources
 
@@ -48,8 +49,14 @@ class Playbooks:
         self._resources = resources
         self.library = resources.library
 
-    def get(self, playbook: AnyPlaybook, changes: Mapping[str, Any] | None = None) -> Playbook:
-        """The playbook that a path, digest, ref or channel names, with some values changed.
+    def get(
+        self,
+        playbook: AnyPlaybook,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        program: Program | str | None = None,
+    ) -> Playbook:
+        """The playbook that a path, digest, ref or channel names, with some values changed or another program.
 
         A stored playbook stays the parent of what is changed from it. Raises PlaybookError or NotFound.
         """
@@ -57,7 +64,7 @@ class Playbooks:
         if changes and isinstance(playbook, str) and not Path(playbook).suffix:
             parent = self.library.find(playbook)
             self.library.keep(changed, because="changed for a run", parents=[parent], how="edited")
-        return changed
+        return self._resources.performed(changed, program)
 
     # Storing
 
@@ -80,6 +87,8 @@ class Playbooks:
 
     def name(self, name: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Point a branch, or any other ref, at a playbook."""
+        expect_type(name, str, "name", "the name of a branch or another ref")
+        expect_type(because, str, "because", "a reason in words", "Say why it moves.")
         return self.library.name(name, self._resources.keep(playbook, because), because=because)
 
     def version(self, series: str, number: str, playbook: AnyPlaybook, *, because: str) -> Ref:
@@ -186,7 +195,8 @@ class Playbooks:
 
     def tree(self, playbook: AnyPlaybook | None = None, *, limit: int = 12, depth: int = 20) -> list[Json]:
         """The family trees of a playbook, or of everything that has a name."""
-        return [_Tree(self, self._resources, limit).grow(root, depth) for root in self._roots(playbook)]
+        tree = FamilyTree(self.library, self.names(), self.failed, limit)
+        return [tree.grow(root, depth) for root in self._roots(playbook)]
 
     def _roots(self, playbook: AnyPlaybook | None) -> list[Digest]:
         if playbook is not None:
@@ -310,82 +320,6 @@ def _resolver(resolver: AnyResolver) -> Resolver:
             raise SettingsError([Problem("resolve", shown(resolver), f"one of: {', '.join(RESOLVERS)}")])
         return RESOLVERS[resolver]
     return merging.manual(resolver) if isinstance(resolver, Mapping) else resolver
-
-
-class _Tree:
-    """A playbook with what grew from it, as nested documents.
-
-    Of many siblings those on the way to a name come first, then the best. `scores` are those on tasks that a search has
-    chosen by, here or among its children, and `held_out` those on others: a mean over both would compare nothing. Where
-    nothing was searched for, all are `scores`.
-    """
-
-    def __init__(self, playbooks: Playbooks, resources: Resources, limit: int) -> None:
-        self._library, self._store, self._limit = playbooks.library, resources.store, limit
-        self._names, self._failed = playbooks.names(), playbooks.failed
-        self._leading = {entry.digest for name in self._names for entry in self._library.ancestry(name)}
-        self._tasks: dict[Digest, frozenset[str]] = {}
-
-    def grow(self, root: Digest, depth: int) -> Json:
-        return self._grown(self._library.entry(root), frozenset(), depth)
-
-    def _grown(self, entry: Entry, seen: frozenset[str], depth: int) -> Json:
-        own = seen | self._searched(entry.digest)
-        entries = [child for child in self._library.children(entry.digest) if child.parents[0] == entry.digest]
-        searched = own.union(*(self._searched(child.digest) for child in entries))
-        children = [(child, self._best(child, own | self._searched(child.digest))) for child in entries]
-        children.sort(key=lambda pair: (pair[0].digest in self._leading, pair[1]), reverse=True)
-        visible = children[: self._limit] if depth else []
-        return {
-            **self._node(entry, searched),
-            "children": [self._grown(child, own, depth - 1) for child, _ in visible],
-            "hidden": len(children) - len(visible),
-        }
-
-    def _node(self, entry: Entry, seen: frozenset[str]) -> Json:
-        scores, held_out = self._scores(entry.digest, seen)
-        return {
-            "playbook": entry.digest,
-            "names": self._names.get(entry.digest, []),
-            "scores": scores,
-            "held_out": held_out,
-            "how": entry.how,
-            "because": entry.because,
-            "also_from": list(entry.parents[1:]),
-            "failed": self._failed(entry.digest),
-        }
-
-    def _best(self, entry: Entry, seen: frozenset[str]) -> float:
-        scores, held_out = self._scores(entry.digest, seen)
-        return max((score["mean"] for score in (scores or held_out).values()), default=-1.0)
-
-    def _scores(self, playbook: Digest, seen: frozenset[str]) -> tuple[Json, Json]:
-        """The mean scores by metric on tasks that were seen, and on all others; on all if none was."""
-        parts: tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, list[float]]]] = ({}, {})
-        for fact in self._store.facts(Query(kind="cell", subject=playbook)):
-            task = fact.body["task"]
-            if fact.value is not None and not task.startswith(OF):
-                part = parts[bool(seen) and task not in seen]
-                part.setdefault(fact.body["metric"], {}).setdefault(task, []).append(fact.value)
-        searched, others = ({metric: _mean(tasks) for metric, tasks in part.items()} for part in parts)
-        return searched, others
-
-    def _searched(self, playbook: Digest) -> frozenset[str]:
-        """The tasks that a search chose or rejected a playbook by."""
-        return frozenset().union(*map(self._known, evolved_on(self._store, playbook)))
-
-    def _known(self, dataset: Digest) -> frozenset[str]:
-        if dataset not in self._tasks:
-            try:
-                self._tasks[dataset] = frozenset(task.id for task in known_tasks(self._store, dataset))
-            except NotFound:  # a dataset that was cleaned away
-                self._tasks[dataset] = frozenset()
-        return self._tasks[dataset]
-
-
-def _mean(tasks: Mapping[str, Sequence[float]]) -> Json:
-    means = [sum(values) / len(values) for values in tasks.values()]
-    return {"mean": sum(means) / len(means), "tasks": len(means)}
 
 
 def failed_text(failed: Json) -> str:

@@ -6,6 +6,7 @@ import getpass
 import math
 import random
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from seedbed.plugins import load
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.quota import Spending, SpendingNotice
 from seedbed.stage.confirmation import Confirm, Person, Prompt
+from seedbed.stage.program import Program, with_program
 from seedbed.stage.runner import Runner
 from seedbed.stage.tool_sources import tool_names
 from seedbed.storage import open_store
@@ -191,6 +193,17 @@ class Resources:
             return load_file(playbook, dict(changes) if changes else None).playbook
         chosen = playbook if isinstance(playbook, Playbook) else self.library.get(_playbook_name(playbook))
         return with_genes(chosen, changes) if changes else chosen
+
+    def performed(self, playbook: AnyPlaybook, program: Program | str | None) -> Playbook:
+        """The playbook as that program performs it, if there is one; a stored playbook is then its parent."""
+        chosen = self.playbook(playbook)
+        if program is None:
+            return chosen
+        performed = with_program(chosen, program)
+        with suppress(NotFound):  # what was never stored is nobody's parent
+            because = f"performed by {performed.program}"
+            self.library.keep(performed, because=because, parents=[chosen.digest], how="edited")
+        return performed
 
     def warnings(self, playbook: AnyPlaybook, changes: Mapping[str, Any], inputs: Collection[str]) -> list[Problem]:
         """What is probably not meant in a playbook, and inputs of a run that none of its prompts uses."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seedbed.errors import DocumentError, NotFound, Problem, RunError, shown
+from seedbed.errors import DocumentError, NotFound, Problem, RunError, expect_type, shown
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.estimate import RunEstimate, estimate
@@ -30,7 +30,7 @@ from seedbed.spending.ledger import Ledger
 from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.dialogue.children import INHERITED
-from seedbed.stage.program import recorded
+from seedbed.stage.program import Program, recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Fact, Feed, Json, Query, now
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
@@ -140,6 +140,7 @@ class Runs:
 
     def recent(self, limit: int = 20, playbook: AnyPlaybook | None = None, *, children: bool = False) -> list[Run]:
         """The newest runs, of one playbook or of all; `children` includes runs that other runs opened."""
+        expect_type(limit, int, "limit", "a number of runs", "The playbook is the second argument.")
         subject = self._resources.playbook(playbook).digest if playbook else None
         return list(recent(self._resources.store, limit, subject, children=children))
 
@@ -180,14 +181,20 @@ class Runs:
     # Replaying and learning
 
     async def replay(
-        self, run: Run | str, playbook: AnyPlaybook | None = None, *, mode: str = "strict"
+        self,
+        run: Run | str,
+        playbook: AnyPlaybook | None = None,
+        *,
+        mode: str = "strict",
+        program: Program | str | None = None,
     ) -> tuple[Run, bool]:
-        """Perform a recorded run again on its recorded answers, under its playbook or another one.
+        """Perform a recorded run again on its recorded answers, under its playbook or another one, by its program or
+        by the one named.
 
         The replay, even if it failed, and whether a step could not be answered. Nothing in the world changes.
         """
         recorded = self.get(run)
-        chosen = self._resources.playbook(playbook or recorded.playbook)
+        chosen = self._resources.performed(playbook or recorded.playbook, program)
         self._resources.library.keep(chosen, because="replayed")
         task = Task(f"{OF}{recorded.id}", recorded.inputs)
         seed, perform = seed_of(task, 0), Replayer(self._resources.runner, ReplayMode.parse(mode))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from seedbed import plugins
-from seedbed.errors import Problem, SeedbedError, StoreError
+from seedbed.errors import Problem, SeedbedError, SettingsError, StoreError, expect_type, shown
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
 from seedbed.storage.store import Fact, Ref, Store
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seedbed.runs.run import Run, RunEvent
     from seedbed.spending.account import Budget
     from seedbed.stage.confirmation import Confirm, Person
+    from seedbed.stage.program import Program
     from seedbed.stats.sequential.rule import Answer
     from seedbed.workspace.channels import Channels
     from seedbed.workspace.datasets import Datasets
@@ -149,6 +150,7 @@ class Workspace:
 
     def acting(self, by: str) -> Workspace:
         """The same workspace for another person. Closing it closes nothing."""
+        expect_type(by, str, "by", "the name of a person")
         return _of(self.resources.acting(by))
 
     async def __aenter__(self) -> Self:
@@ -176,20 +178,25 @@ class Workspace:
         key: str | None = None,
         seed: int | None = None,
         max_cost_usd: float | None = None,
+        program: Program | str | None = None,
         on_event: Callable[[RunEvent], None] | None = None,
         **inputs: Any,
     ) -> Run:
         """Perform a playbook once and record it. It never costs more than `max_cost_usd`.
 
         With the `key` of a user, a channel plays what it serves them: the canary for its share of users, as
-        `channels.choose` says; without one, the stable playbook. `on_event` receives each piece of the answer as it
-        arrives.
+        `channels.choose` says; without one, the stable playbook. A `program`, an async function or `module:function`,
+        performs it in place of its own, and is part of what is recorded. `on_event` receives each piece of the answer
+        as it arrives.
         """
+        expect_type(seed, int | None, "seed", "a whole number")
+        expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
         run = ""
         if key is not None:
             run = uuid.uuid4().hex
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
-        chosen, runner, limits = self.resources.playbook(playbook), self.resources.runner, Evaluating(1, max_cost_usd)
+        chosen, limits = self.resources.performed(playbook, program), Evaluating(1, max_cost_usd)
+        runner = self.resources.runner
         return await runner.perform(
             chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=run
         )
@@ -204,15 +211,17 @@ class Workspace:
         max_cost_usd: float | None = None,
         timeout_seconds: float | None = None,
         parallel: str | int | None = None,
+        program: Program | str | None = None,
         on_event: Callable[[Cell], None] | None = None,
     ) -> Scorecard:
         """Score a playbook over tasks by one metric or several; the first one decides. Cells paid before are reused.
 
         It never costs more than `max_cost_usd`; cells beyond the budget have no score, and are tried next time.
         So are runs that take longer than `timeout_seconds`. `parallel` is `loop`, `processes`, a number of them, `ray`
-        or `ray://HOST:PORT`; the default is what the workspace file says.
+        or `ray://HOST:PORT`; the default is what the workspace file says. `program` is as in `run`.
         """
         options = Evaluating(replicates, max_cost_usd, parallel, timeout_seconds)
+        playbook = playbook if program is None else self.resources.performed(playbook, program)
         return await self.scorecards.evaluate(playbook, tasks, metric=metric, options=options, on_event=on_event)
 
     async def release(
@@ -239,6 +248,7 @@ class Workspace:
         options: Comparing | None = None,
         max_cost_usd: float | None = None,
         parallel: str | int | None = None,
+        program: Program | str | None = None,
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether the candidate is better than the control, with a guaranteed error rate.
@@ -247,12 +257,12 @@ class Workspace:
         `past_runs(…)` of the control, replayed, or `live("production")`, users' feedback. Several candidates are
         ranked with one error rate for all: the verdict is that of the best, and `verdict.ranking` has all of them.
         The default metric is `exact_match`, and for live traffic the feedback called `rating`. `options` says by which
-        rule, at which error rate and for which goal. An interrupted comparison continues where it was, and repeating
-        one returns its verdict.
+        rule, at which error rate and for which goal. A `program`, as in `run`, performs both sides, except on past
+        runs. An interrupted comparison continues where it was, and repeating one returns its verdict.
         """
         work = Evaluating(max_cost_usd=max_cost_usd, parallel=parallel)
         return await self.experiments.compare(
-            control, candidate, on=on, metric=metric, options=options, work=work, on_event=on_event
+            control, candidate, on=on, metric=metric, options=options, work=work, program=program, on_event=on_event
         )
 
     async def evolve(
@@ -265,6 +275,7 @@ class Workspace:
         budget: Budget | str | None = None,
         options: SearchOptions | None = None,
         parallel: str | int | None = None,
+        program: Program | str | None = None,
         on_event: OnProgress | None = None,
     ) -> Evolution:
         """Search for a better playbook within a budget; every candidate is stored as a child of what it grew from.
@@ -272,8 +283,9 @@ class Workspace:
         The tasks are split: the optimizer reads some, some decide, and some confirm at the end what was found, unless
         the `options` name other tasks to confirm by. The default metric is `exact_match`, the default optimizer a
         portfolio and the default budget 500 runs, unless the `options` say otherwise. Started again with the same
-        arguments it continues where it was.
+        arguments it continues where it was. `program` is as in `run`.
         """
+        playbook = playbook if program is None else self.resources.performed(playbook, program)
         searches = self.searches
         chosen = searches.options(options, optimizer=optimizer, budget=budget)
         return await searches.evolve(
@@ -329,6 +341,11 @@ def open_workspace(
     memory); models are cards as in the file, or live LangChain chat models. With `real_tools`, tools that change the
     world really act in evaluations and searches too. Raises SettingsError.
     """
+    if not (store is None or isinstance(store, str) or hasattr(store, "facts")):
+        remedy = 'Write store="sqlite:///seedbed.db".'
+        raise SettingsError([Problem("store", shown(store), "a store or its URL", remedy)])
+    expect_type(models, Mapping | None, "models", "models by name", 'Write models={"local": model}.')
+    expect_type(tools, Iterable, "tools", "a list of tools", "Write tools=[function].")
     in_hand = store is not None or models is not None
     if isinstance(path, Settings):
         settings = path

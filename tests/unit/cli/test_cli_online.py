@@ -130,10 +130,22 @@ def test_without_a_canary_live_says_so(kept: str, seedbed: Seedbed) -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (("a", "b", "--live", "production"), "expected none with --live"),
-        (("--live", "production", "--on", "tasks.jsonl"), "expected none with --live"),
+        (("a", "b", "--live", "production"), "expected none with live traffic"),
+        (("--live", "production", "--on", "tasks.jsonl"), '--on: found "tasks.jsonl"; expected none with live traffic'),
+        (("--live", "production", "--plan"), "--plan: found True; expected none with live traffic"),
+        (("--live", "production", "--set", "parameters.caution=0.5"), "--set: found"),
+        (("--live", "production", "--replicates", "2"), "--replicates: found 2; expected none with live traffic"),
+        (("--live", "production", "--goal", "non-inferior", "--margin", "0.1"), "goal: found"),
+        (("--live", "production", "--effect", "0.1"), "--effect: found 0.1; expected none with live traffic"),
+        (("--live", "production", "--for", "production"), '--for: found "production"; expected none with live'),
+        (("--live", "production", "--max-cost", "1"), "--max-cost: found 1.0; expected none with live traffic"),
+        (("--live", "production", "--seed", "3"), "--seed: found 3; expected none with live traffic"),
+        (("--live", "production", "--parallel", "2"), '--parallel: found "2"; expected none with live traffic'),
+        (("--live", "production", "--real-tools"), "--real-tools: found True; expected none with live traffic"),
+        (("--live", "production", "--rule", "exact"), "expected betting, the only rule for live traffic"),
+        (("--live", "a", "--live", "b", "-o", "live.md"), "expected none with several channels"),
         (("--live", "production", "--alpha", "0.7"), "expected above 0 and below 0.5"),
-        (("a", "b", "--on", "tasks.jsonl", "--conclude"), "expected none without --live"),
+        (("a", "b", "--on", "tasks.jsonl", "--conclude"), "expected none with a dataset"),
         (("a", "--on", "tasks.jsonl"), "expected two playbooks, or --live CHANNEL"),
         ((), "expected two playbooks, or --live CHANNEL"),
     ],
@@ -144,3 +156,35 @@ def test_options_that_would_do_nothing_are_refused_with_live(
     done = seedbed("compare", *wrong)
     assert done.code == 64
     assert told in " ".join(done.err.replace("│", " ").split())
+
+
+def test_an_exploratory_look_is_no_attempt_and_leaves_room_for_one(tried: list[str], seedbed: Seedbed) -> None:
+    asked = ("compare", "--live", "production", "--json")
+    explored = seedbed(*asked, "--exploratory").json
+    assert seedbed("evidence", "attempts", "--json").json["attempts"] == []
+    assert seedbed(*asked, "--exploratory").json["experiment"] == explored["experiment"]
+    confirmed = seedbed(*asked, "--rule", "betting").json
+    assert confirmed["experiment"] != explored["experiment"]
+    assert len(seedbed("evidence", "attempts", "--json").json["attempts"]) == 1
+    with closing(open_store("sqlite:///seedbed.db")) as store:
+        assert [store.get(each["experiment"])["mode"] for each in (explored, confirmed)] == [
+            "exploratory",
+            "confirmatory",
+        ]
+
+
+def test_an_exploratory_look_at_feedback_leaves_no_room_for_an_attempt(tried: list[str], seedbed: Seedbed) -> None:
+    rate({"canary": 1.0, "control": 1.0}, 8)
+    explored = seedbed("compare", "--live", "production", "--json", "--exploratory").json
+    assert seedbed("compare", "--live", "production", "--json").json["experiment"] == explored["experiment"]
+
+
+def test_a_report_of_live_traffic_can_be_written_before_and_after_the_verdict(
+    tried: list[str], space: Path, seedbed: Seedbed
+) -> None:
+    assert seedbed("compare", "--live", "production", "-o", "early.md").code == 2
+    rate({"canary": 1.0, "control": 0.0})
+    done = seedbed("compare", "--live", "production", "-o", "live.html")
+    assert (done.code, "wrote live.html" in done.out) == (0, True)
+    assert "the canary" in (space / "early.md").read_text(encoding="utf-8")
+    assert "the canary is better than the control" in (space / "live.html").read_text(encoding="utf-8")

@@ -343,3 +343,29 @@ def test_the_debug_variable_repeats_no_secret_either(
     assert done.code == 1
     assert "models.local.args" in done.err
     assert SECRET not in done.out + done.err
+
+
+def test_a_program_named_in_the_command_performs_an_imported_strategy(seedbed: Seedbed, space: Path) -> None:
+    write(
+        space,
+        desk__yaml="metadata: {name: desk, version: 1.0.0}\nparameters: {firmness: 0.3}\n"
+        "constraints: {}\nevolution_metadata: {}\n",
+        agent__py="async def decide(task, stage):\n"
+        "    return 'good' if stage.playbook.parameter('firmness') < 0.5 else 'bad'\n",
+    )
+    assert seedbed("playbook", "import", "desk.yaml").code == 0
+    refused = seedbed("run", "desk", "text=hello")
+    assert "--program module:function" in refused.err
+    run = seedbed("run", "desk", "text=hello", "--program", "agent:decide", "--json").json
+    assert run["output"] == "good"
+    replayed = seedbed("runs", "replay", run["run"], "--program", "agent:decide")
+    assert replayed.code == 0
+    assert "same result: good" in replayed.out
+    assert seedbed("evaluate", "desk", "tasks.jsonl", "--program", "agent:decide").code == 0
+    worse = seedbed("playbook", "derive", "desk", "--set", "parameters.firmness=0.9", "--because", "x", "--json").json
+    compared = seedbed("compare", "desk", worse["playbook"], "--on", "tasks.jsonl", "--program", "agent:decide")
+    assert "failed" not in compared.out + compared.err
+    assert seedbed("compare", "desk", "desk", "--replay", "1", "--program", "agent:decide").code == 64
+    wrong = seedbed("evaluate", "desk", "tasks.jsonl", "--program", "agent:absent")
+    assert wrong.code == 64
+    assert "--program" in wrong.err

@@ -12,6 +12,8 @@ from format_samples import NATIVE, back, document, example, refused
 
 from seedbed.errors import PlaybookError
 from seedbed.playbooks.formats import export, load_foreign
+from seedbed.playbooks.formats.imports import Original
+from seedbed.playbooks.formats.mode import read
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
 
@@ -91,3 +93,9 @@ def test_what_a_mode_cannot_express_is_named() -> None:
         "demos.turn_4",
         "locked",
     }
+
+
+def test_turns_that_nobody_wrote_are_told() -> None:
+    document = {"name": "short", "turns": 5, "prompts": {f"turn_{n}": {"template": "{topic}"} for n in (1, 2)}}
+    (warning,) = read(Original(document)).warnings
+    assert (warning.path, warning.found) == ("turns", "5, of which 2 are written")

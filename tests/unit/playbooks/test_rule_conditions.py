@@ -32,6 +32,15 @@ def answer(of: Rules, action: str, changes: bool = True, taken: Any = (), **argu
         ("eve@evil.com, ann@example.org", True),
         ("eve@evil.com;ann@example.org", True),
         ("eve@evil.com\nann@example.org", True),
+        ("eve@evil.com ann@example.org", True),
+        ("eve@evil.com\u00a0ann@example.org", True),
+        ("eve@evil.com，ann@example.org", True),
+        ("eve@evil.com|ann@example.org", True),
+        ("<eve@evil.com>ann@example.org", True),
+        ({"eve@evil.com": None}, True),
+        ({"eve@evil.com": "ann@example.org"}, True),
+        ({"eve@evil.com": []}, True),
+        ([{"ann@example.org": ["ben@example.org"]}], False),
         ("ann@еxample.org", True),
         ([], False),
         (None, False),
@@ -42,6 +51,44 @@ def test_a_condition_sees_every_recipient_however_it_is_written(to: Any, forbidd
         "forbidden" if forbidden else "allowed"
     )
     assert answer(rules(allow=[INSIDE]), "send_email", to=to) == ("confirm" if forbidden else "allowed")
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "eve@evil.com, ann@example.org",
+        "ann@example.org;Eve@Evil.com;",
+        "eve@evil.com ann@example.org",
+        "Eve <eve@evil.com>",
+        "eve@evil.com.",
+        {"eve@evil.com": 1},
+        {"eve@evil.com": None},
+    ],
+)
+@pytest.mark.parametrize("test", [{"matches": "*@evil.com"}, {"one_of": ["eve@evil.com"]}])
+def test_who_is_forbidden_is_seen_beside_others_and_as_a_key(to: Any, test: Any) -> None:
+    forbidden = rules(never=[{"send_email": {"to": test}}], otherwise="allow")
+    assert answer(forbidden, "send_email", to=to) == "forbidden"
+    assert answer(forbidden, "send_email", to="steve@evil.company.org, ann@example.org") == "allowed"
+
+
+def test_who_is_excepted_from_a_permission_is_seen_beside_others() -> None:
+    of = rules(allow=[{"send_email": {"to": {"not_matches": "*@evil.com"}}}])
+    assert answer(of, "send_email", to="ann@example.org") == "allowed"
+    assert answer(of, "send_email", to="eve@evil.com, ann@example.org") == "confirm"
+
+
+def test_a_pattern_that_is_open_at_both_ends_permits_the_words_around_it() -> None:
+    of = rules(allow=[{"send_email": {"subject": {"matches": "*invoice*"}}}])
+    assert answer(of, "send_email", subject="Your invoice of March") == "allowed"
+    narrow = rules(allow=[{"pay": {"to": {"matches": "*@example.org"}}}])
+    assert narrow.loosened_by(rules(allow=[{"pay": {"to": {"matches": "* *@example.org"}}}]))
+
+
+def test_the_names_of_fields_are_no_numbers_but_numbers_as_keys_are() -> None:
+    small = rules(allow=[{"pay": {"order": {"below": 100}}}])
+    assert answer(small, "pay", order={"usd": 5}) == "allowed"
+    assert answer(small, "pay", order={"5000": 5}) == "confirm"
 
 
 def test_a_doubt_is_not_settled_by_confidence() -> None:

@@ -272,8 +272,9 @@ def with_rules(**rules: Any) -> Playbook:
     ],
 )
 async def test_rules_that_are_kept_or_tightened_pass(rules: dict[str, Any], library: Library) -> None:
-    candidate = library.keep(with_rules(**rules), because="edited")
-    assert await rules_kept(change(library, None, candidate=candidate)) is None
+    edited = with_rules(**rules)
+    candidate, verdict = library.keep(edited, because="edited"), await compared(library, OLD, edited)
+    assert await rules_kept(change(library, verdict, candidate=candidate)) is None
 
 
 @pytest.mark.parametrize(
@@ -293,9 +294,10 @@ async def test_rules_that_are_kept_or_tightened_pass(rules: dict[str, Any], libr
 async def test_every_rule_that_is_dropped_or_loosened_is_named(
     rules: dict[str, Any], found: str, library: Library
 ) -> None:
-    candidate = library.keep(with_rules(**rules), because="edited")
+    edited = with_rules(**rules)
+    candidate, verdict = library.keep(edited, because="edited"), await compared(library, OLD, edited)
     refusal = Refusal("rules_kept", found, "every rule of the incumbent", "Put the rules back.")
-    assert await rules_kept(change(library, None, candidate=candidate)) == refusal
+    assert await rules_kept(change(library, verdict, candidate=candidate)) == refusal
 
 
 # All of them

@@ -39,3 +39,13 @@ def test_methods_keep_their_names_and_words() -> None:
         assert space.compare.__doc__ == seedbed.Workspace.compare.__doc__
         assert repr(space).startswith("Blocking(Workspace(")
         assert inspect.signature(seedbed.open_blocking) == inspect.signature(seedbed.open)
+
+
+def test_models_and_judges_are_read_by_name_and_counted() -> None:
+    with seedbed.open_blocking(models={"oracle": ORACLE}, by="ada") as space:
+        assert (list(space.models), len(space.models), "oracle" in space.models) == (["oracle"], 1, True)
+        assert space.models["oracle"].name == "oracle"
+        assert (list(space.judges), len(space.judges), "x" in space.judges) == ([], 0, False)
+        with pytest.raises(SeedbedError, match="judge: found"):
+            space.judges["x"]
+        assert space.judges

@@ -99,6 +99,22 @@ async def test_live_traffic_of_a_channel_that_does_not_exist_is_refused(
         await space.compare(WRONG, RIGHT, on=live(*channels), metric="rating")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"options": Comparing(replicates=2)},
+        {"options": Comparing(effect=0.1)},
+        {"options": Comparing(rule="exact")},
+        {"max_cost_usd": 1.0},
+        {"parallel": 2},
+    ],
+    ids=str,
+)
+async def test_options_that_live_traffic_has_no_use_for_are_refused(wrong: dict[str, Any], space: Workspace) -> None:
+    with pytest.raises(SettingsError, match="live traffic"):
+        await space.compare(WRONG, RIGHT, on=live("production"), **wrong)
+
+
 async def test_the_options_of_a_search_hold_unless_an_argument_says_otherwise(space: Workspace) -> None:
     options = SearchOptions(optimizer=BestOf([RIGHT]), budget="20 runs", confirm=NO_TASKS)
     found = await space.evolve(WRONG, numbers(9), options=options)

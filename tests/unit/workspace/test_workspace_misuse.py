@@ -13,6 +13,8 @@ from loop_samples import ORACLE, agent, count, numbers
 import seedbed
 from seedbed import Dataset, Playbook, SearchOptions, SeedbedError, Settings, Task, Workspace, live
 from seedbed.errors import StoreError
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.storage.memory import MemoryStore
 from seedbed.workspace.workspace import PARTS
 
@@ -67,6 +69,14 @@ MISUSE: dict[str, tuple[Callable[[Workspace], Awaitable[object]], str]] = {
         r"Did you mean exact_match\?",
     ),
     "no replicates": (lambda space: space.evaluate(agent("x"), numbers(2), replicates=0), "replicates: found 0"),
+    "a seed of a run in words": (
+        lambda space: space.run(agent("x"), n=1, seed="q"),  # type: ignore[arg-type]
+        'seed: found "q"; expected a whole number',
+    ),
+    "something to call that is a number": (
+        lambda space: space.run(agent("x"), n=1, on_event=3),  # type: ignore[arg-type]
+        "on_event: found 3; expected a function",
+    ),
     "an amount in words": (
         lambda space: space.run(agent("x"), n=1, max_cost_usd="little"),  # type: ignore[arg-type]
         'max_cost_usd: found "little"; expected an amount in dollars',
@@ -159,8 +169,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a dataset of one text": (lambda: Dataset("ab"), r'tasks\[0\]: found "ab"'),  # type: ignore[arg-type]
     "a task without named inputs": (
-        lambda: Dataset((Task("a", "b"),)),  # type: ignore[arg-type]
-        r"tasks\[0\]: .* its inputs by name",
+        lambda: Task("a", "b"),  # type: ignore[arg-type]
+        r'inputs: found "b"; expected inputs by name. Write Task\(id, inputs, expected\)',
     ),
     "evidence from nowhere": (lambda: seedbed.verify_evidence(None), "expected the path of an evidence file"),  # type: ignore[arg-type]
     "a workspace that is a number": (lambda: seedbed.open_blocking(3), "expected the path of a workspace file"),
@@ -187,6 +197,25 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an order drawn by words": (lambda: seedbed.Comparing(seed="x"), 'seed: found "x"; expected a whole number'),  # type: ignore[arg-type]
     "past runs by number": (lambda: seedbed.past_runs(3), "where: found 3; expected conditions in words"),  # type: ignore[arg-type]
     "traffic of nothing": (lambda: live(None), "channels: found None; expected the name of a channel"),  # type: ignore[arg-type]
+    "a list of models": (lambda: seedbed.open(models=["a"]), "models: found .* expected models by name"),  # type: ignore[arg-type]
+    "one tool as all": (lambda: seedbed.open(tools=print), "tools: found .* expected a list of tools"),  # type: ignore[arg-type]
+    "a store that is a number": (lambda: seedbed.open(store=3), "store: found 3; expected a store or its URL"),  # type: ignore[arg-type]
+    "a person that is a number": (lambda: seedbed.open(store="memory:").acting(3), "by: found 3"),  # type: ignore[arg-type]
+    "a name that is a number": (
+        lambda: seedbed.open(store="memory:").playbooks.name(3, agent("x"), because="x"),  # type: ignore[arg-type]
+        "name: found 3; expected the name of a branch",
+    ),
+    "a reason that is a number": (
+        lambda: seedbed.open(store="memory:").playbooks.name("x", agent("x"), because=3),  # type: ignore[arg-type]
+        "because: found 3; expected a reason in words",
+    ),
+    "recent runs by name": (lambda: seedbed.open(store="memory:").runs.recent("a"), 'limit: found "a"'),  # type: ignore[arg-type]
+    "the best of a number": (lambda: BestOf(3), "candidates: found 3; expected a list of playbooks"),  # type: ignore[arg-type]
+    "a score in words": (lambda: seedbed.Score("a"), 'score: found "a"; expected a number'),  # type: ignore[arg-type]
+    "a share in words": (lambda: numbers(3).split("a", 1), 'share: found "a"; expected more than 0'),  # type: ignore[arg-type]
+    "a tool without a function": (lambda: seedbed.Tool("a", 3), "tool: found 3; expected a function"),  # type: ignore[arg-type]
+    "training of a number": (lambda: seedbed.Training(3), "branch: found 3; expected the name of a branch"),  # type: ignore[arg-type]
+    "a metric named by a number": (lambda: ExactMatch(3), "name: found 3; expected the name of a metric"),  # type: ignore[arg-type]
     "an async workspace in a plain with": (with_a_plain_with, r"Write `async with`, or `with seedbed.open_blocking"),
 }
 

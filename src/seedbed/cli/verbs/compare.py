@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from seedbed.cli import options, output, progress
 from seedbed.cli.command import Invocation, command, going_on, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, RealTools, ReportFile, Seed
+from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Parallel, ProgramPath, RealTools, ReportFile, Seed
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import verdict as views
 from seedbed.errors import BudgetSpent
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
-from seedbed.experiments.sources import LiveTraffic, PastRuns
+from seedbed.experiments.sources import LiveTraffic, PastRuns, changed, expect_used
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment.view import NamePair
@@ -180,25 +181,15 @@ class EvidenceOptions:
         bool, typer.Option("--conclude", help="With --live: end the comparison now, decided or not.")
     ] = False
 
-    def expect_fitting(self) -> None:
-        """Refuse options that would do nothing together."""
-        replaying = {"--mode": self.mode != "strict", "--live-runs": self.live_runs, "--since": self.since}
+    def source(self) -> str | PastRuns | LiveTraffic:
+        """Where the evidence comes from. Raises DatasetError if the expected answers cannot be read."""
         if self.live:
-            _expect_none({"--on": self.on, "--replay": self.replay, **replaying}, "with --live, which runs nothing")
-            return
-        _expect_none({"--conclude": self.conclude}, "without --live")
-        if self.replay is None:
-            _expect_none(replaying, "without --replay")
-            if self.on is None:
-                raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
-
-    def past_runs(self, space: Workspace) -> PastRuns:
-        since = options.moment(self.since, "--since")
-        tasks = space.datasets.get(self.on) if self.on else None
-        return PastRuns(sample=self.replay, mode=self.mode, since=since, expected=tasks)
-
-    def source(self, space: Workspace) -> str | PastRuns:
-        return self.past_runs(space) if self.replay else str(self.on)
+            return LiveTraffic(channels=tuple(self.live), conclude=self.conclude)
+        if self.replay is not None:
+            return PastRuns(sample=self.replay, mode=self.mode, since=options.moment(self.since, "--since"))
+        if self.on is None:
+            raise typer.BadParameter("found neither; expected --on DATASET or --replay N", param_hint="--on")
+        return self.on
 
 
 @dataclass(frozen=True)
@@ -210,10 +201,11 @@ class WorkOptions:
     parallel: Parallel = None
     real_tools: RealTools = False
     changes: Changes = None
+    program: ProgramPath = None
     file: ReportFile = None
 
 
-@command(app, dry_run=True, aliases={"sample": "--replay", "channel": "--for"})
+@command(app, dry_run=True, aliases={"sample": "--replay", "channel": "--for", "changes": "--set", "file": "--output"})
 def compare(
     call: Invocation,
     control: Annotated[
@@ -239,38 +231,36 @@ def compare(
     whole interval favours B, 1 if the whole interval favours A, and 2 otherwise.
     """
     options.expect_report(work.file)
-    how = decision.options()
-    if evidence.live:
-        _expect_none({"A B": control}, "with --live")
-    elif control is None or not candidates:
+    if not evidence.live and (control is None or not candidates):
         raise typer.BadParameter("found none; expected two playbooks, or --live CHANNEL", param_hint="A B")
-    evidence.expect_fitting()
-    if evidence.live:
-        _compare_live(call, evidence, decision)
-    if evidence.replay:
-        _expect_none({"--plan": work.plan}, "with --replay")
-    if len(candidates or ()) > 1:
-        _expect_none({"--plan": work.plan, "--live-runs": evidence.live_runs}, "with several candidates")
+    source = evidence.source()
+    named = {name: value for name, value in (("control", control), ("candidates", candidates)) if value}
+    expect_used(source, {**changed(evidence), **changed(decision), **changed(work), **named})
+    how = decision.options()
+    if isinstance(source, LiveTraffic):
+        _compare_live(call, source, decision, work.file)
     metric = decision.metric or "exact_match"
     expect_readable(call.workspace, [metric], evidence.on)
     with call.open(real_tools=work.real_tools) as space, _budget(call):
         values = options.assignments(work.changes)
-        new = {name: space.playbooks.get(name, values) for name in candidates or ()}
-        sides = Sides(str(control), new, metric)
+        new = {name: space.playbooks.get(name, values, program=work.program) for name in candidates or ()}
+        sides = Sides(str(control), space.playbooks.get(str(control), program=work.program), new, metric)
+        if isinstance(source, PastRuns) and evidence.on:
+            source = replace(source, expected=space.datasets.get(evidence.on))
         if work.plan:
-            forecast = space.experiments.forecast(
-                sides.control, sides.first, on=str(evidence.on), metric=metric, options=how
+            plan = space.experiments.forecast(
+                sides.old, sides.only("--plan"), on=str(source), metric=metric, options=how
             )
-            call.show(forecast.document(), views.forecast_view(forecast))
+            call.show(plan.document(), views.forecast_view(plan))
             return
         if call.dry_run:
             _show_estimate(call, space, sides, evidence, how)
             return
-        if evidence.live_runs is not None:
-            _estimate(call, space, sides, evidence, decision, work)
+        if isinstance(source, PastRuns) and evidence.live_runs is not None:
+            _estimate(call, space, sides, source, evidence.live_runs, decision.seed, work)
         call.say_held_out(space, evidence.on or "")
         with going_on(output.same_command):
-            verdict = _verdict(space, sides, evidence.source(space), how, work)
+            verdict = _verdict(space, sides, source, how, work)
         rule = space.experiments.rule(verdict)
         if work.file:
             verdict.export(work.file, store=space.store, names=sides.names)
@@ -283,21 +273,28 @@ def _show_estimate(call: Invocation, space: Workspace, sides: Sides, evidence: E
     """Print what all tasks would take; most comparisons stop sooner, as --plan says."""
     runs = (evidence.replay or space.datasets.size(str(evidence.on))) * how.replicates
     others = (space.runs.estimate(candidate, runs) for candidate in sides.candidates.values())
-    expected = sum(others, space.runs.estimate(sides.control, runs))
+    expected = sum(others, space.runs.estimate(sides.old, runs))
     call.show(expected.document(), run_views.estimate_line(expected, "at most "))
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared: the control, the candidates by their names, and the metric."""
+    """What is compared: the control and its name, the candidates by their names, and the metric."""
 
     control: str
+    old: Playbook
     candidates: dict[str, Playbook]
     metric: str
 
     @property
     def first(self) -> Playbook:
         return next(iter(self.candidates.values()))
+
+    def only(self, option: str) -> Playbook:
+        """The candidate, for an option that takes one."""
+        if len(self.candidates) > 1:
+            raise typer.BadParameter("expected none with several candidates", param_hint=option)
+        return self.first
 
     @property
     def names(self) -> NamePair:
@@ -310,7 +307,7 @@ def _verdict(space: Workspace, sides: Sides, source: str | PastRuns, how: Compar
     with progress.comparing(total, alpha) as watch:
         return wait_for(
             space.compare(
-                sides.control,
+                sides.old,
                 list(sides.candidates.values()) if len(sides.candidates) > 1 else sides.first,
                 on=source,
                 metric=sides.metric,
@@ -342,22 +339,17 @@ def _exit_code(verdict: Verdict, goal: str) -> int:
 
 
 def _estimate(
-    call: Invocation,
-    space: Workspace,
-    sides: Sides,
-    evidence: EvidenceOptions,
-    decision: DecisionOptions,
-    work: WorkOptions,
+    call: Invocation, space: Workspace, sides: Sides, source: PastRuns, live_runs: int, seed: int, work: WorkOptions
 ) -> None:
     """Print by how much live runs would differ; it decides nothing."""
     estimate, replays = wait_for(
         space.experiments.estimate(
-            sides.control,
-            sides.first,
-            on=evidence.past_runs(space),
-            live_runs=evidence.live_runs or 0,
+            sides.old,
+            sides.only("--live-runs"),
+            on=source,
+            live_runs=live_runs,
             metric=sides.metric,
-            seed=decision.seed,
+            seed=seed,
             work=Evaluating(max_cost_usd=work.max_cost, parallel=work.parallel),
         )
     )
@@ -365,29 +357,26 @@ def _estimate(
     raise typer.Exit({"better": PASS, "worse": BLOCKED}.get(estimate.says, INCONCLUSIVE))
 
 
-def _compare_live(call: Invocation, evidence: EvidenceOptions, decision: DecisionOptions) -> None:
+def _compare_live(call: Invocation, source: LiveTraffic, decision: DecisionOptions, file: Path | None) -> NoReturn:
     """Print how a canary does beside its control, or each other channel beside the first."""
-    first, *others = evidence.live or [""]
+    first, *others = source.channels
     with call.open() as space:
-        source = LiveTraffic(channels=(first, *others), conclude=evidence.conclude)
-        standings = space.experiments.compare_live(source, metric=decision.metric or "rating", alpha=decision.alpha)
+        standings = space.experiments.compare_live(
+            source, metric=decision.metric or "rating", alpha=decision.alpha, exploratory=decision.exploratory
+        )
         names = [(first, each.channel) if others else ("the control", "the canary") for each in standings]
         parts = [
             part
             for each, called in zip(standings, names, strict=True)
             for part in views.live_view(each, space.experiments.rule(each.verdict) if each.verdict else None, called)
         ]
+        if file and (so_far := standings[0].so_far):
+            so_far.export(file, store=space.store if standings[0].verdict else None, names=names[0])
     arms = [each.document() for each in standings]
     call.show({"control": first, "arms": arms} if others else arms[0], *parts)
+    call.say_written(file)
     findings = {each.finding for each in standings}
     raise typer.Exit(PASS if "superior" in findings else BLOCKED if findings == {"inferior"} else INCONCLUSIVE)
-
-
-def _expect_none(values: Mapping[str, object], when: str) -> None:
-    """Refuse options that would do nothing."""
-    for option, value in values.items():
-        if value:
-            raise typer.BadParameter(f"expected none {when}", param_hint=option)
 
 
 @contextmanager

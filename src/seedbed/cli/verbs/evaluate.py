@@ -14,7 +14,7 @@ from rich.console import Group
 
 from seedbed.cli import options, output, progress
 from seedbed.cli.command import Invocation, command, wait_for
-from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel, RealTools
+from seedbed.cli.options import DATASET, Changes, MaxCost, Parallel, ProgramPath, RealTools
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, INTERRUPTED, PASS
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import scorecard as views
@@ -67,6 +67,7 @@ class ScoringOptions:
         typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop any run that takes longer than this."),
     ] = None
     changes: Changes = None
+    program: ProgramPath = None
 
     @property
     def metrics(self) -> list[str]:
@@ -196,6 +197,8 @@ def _expect_fitting(work: ScoringOptions, kind: KindOptions, on: str | None, for
     if kind.across is not None and (kind.suite or kind.front or on):
         other = "--suite" if kind.suite else "--front" if kind.front else "--on"
         raise typer.BadParameter(f"expected none with {other}", param_hint="--across")
+    if kind.across is not None and work.program:
+        raise typer.BadParameter("expected none with --across", param_hint="--program")
     if kind.suite:
         for option, value in {"--on": on, "--metric": work.metric, "--replicates": work.replicates > 1}.items():
             if value:
@@ -210,12 +213,13 @@ def _show_estimate(call: Invocation, space: Workspace, names: list[str], on: str
 
 
 def _chosen(space: Workspace, names: list[str], work: ScoringOptions) -> dict[str, Playbook]:
-    """The playbooks by what people call them, each with the changes of --set."""
+    """The playbooks by what people call them, each with the changes of --set and the program of --program."""
     changes = options.assignments(work.changes)
     called = space.scorecards.called(names)
-    if not changes:
+    if not changes and not work.program:
         return called
-    return {name: space.playbooks.get(typed, changes) for name, typed in zip(called, dict.fromkeys(names), strict=True)}
+    pairs = zip(called, dict.fromkeys(names), strict=True)
+    return {name: space.playbooks.get(typed, changes, program=work.program) for name, typed in pairs}
 
 
 def _playbooks_and_dataset(names: list[str], on: str | None, kind: KindOptions) -> tuple[list[str], str]:

@@ -10,7 +10,7 @@ import typer
 
 from seedbed.cli import options
 from seedbed.cli.command import Invocation, command, going_on, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, Parallel, RealTools, ReportFile, Seed
+from seedbed.cli.options import PLAYBOOK, Changes, Parallel, ProgramPath, RealTools, ReportFile, Seed
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import search as views
@@ -86,6 +86,7 @@ class HowToSearch:
     seed: Seed = 0
     parallel: Parallel = None
     real_tools: RealTools = False
+    program: ProgramPath = None
 
     def options(self, space: Workspace) -> SearchOptions:
         return SearchOptions(
@@ -150,7 +151,8 @@ def evolve(
         chosen = search.options(space) if result.resume is None else space.searches.get(result.resume).options
         start: Playbook | str = chosen.playbook
         if result.resume is None:
-            start = space.playbooks.get(str(playbook), options.assignments(search.changes))
+            changes = options.assignments(search.changes)
+            start = space.playbooks.get(str(playbook), changes, program=search.program)
         tasks = chosen.dataset or str(dataset)
         plan = space.searches.plan(start, tasks, chosen)
         call.say_held_out(space, tasks)

@@ -10,7 +10,7 @@ import typer
 
 from seedbed.cli import options, output
 from seedbed.cli.command import Invocation, command, going_on, wait_for
-from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, Strict
+from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, ProgramPath, Strict
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import live
 from seedbed.cli.views import run as views
@@ -40,9 +40,16 @@ class RunOptions:
     ] = False
     strict: Strict = False
     changes: Changes = None
+    program: ProgramPath = None
 
 
-TAKEN = {"--seed": "seed", "--max-cost": "max_cost_usd", "--stream": "on_event", "--key": "key"}
+TAKEN = {
+    "--seed": "seed",
+    "--max-cost": "max_cost_usd",
+    "--stream": "on_event",
+    "--key": "key",
+    "--program": "program",
+}
 
 
 @command(app, dry_run=True)
@@ -64,16 +71,21 @@ def run(
         raise typer.BadParameter(f"found both; {expected}", param_hint="--stream")
     if call.dry_run and playbook is None:
         raise typer.BadParameter("found --resume; expected a playbook", param_hint="--dry-run")
+    if how.program and playbook is None:
+        raise typer.BadParameter("found --resume; expected a playbook", param_hint="--program")
     task, values = _inputs(inputs), options.assignments(how.changes)
-    if how.key is not None and (values or playbook is None):
+    if how.key is not None and (values or how.program or playbook is None):
         raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
     with call.open() as space, live.turns(output.console()) if how.stream else nullcontext() as watch:
         space.resources.ask_here()
         if playbook is None:
             work = space.runs.resume(str(how.resume), max_cost_usd=how.max_cost, on_event=watch)
         else:
-            chosen: Any = space.playbooks.get(playbook, values) if values else playbook
-            call.say_warnings(space.resources.warnings(playbook, values, task), how.strict)
+            changed = values or how.program
+            chosen: Any = space.playbooks.get(playbook, values, program=how.program) if changed else playbook
+            changes = {} if how.program else values  # or else they are in what was chosen
+            unclear = space.resources.warnings(chosen if how.program else playbook, changes, task)
+            call.say_warnings(unclear, how.strict)
             if call.dry_run:
                 estimate = space.runs.estimate(chosen)
                 call.show(estimate.document(), views.estimate_line(estimate))

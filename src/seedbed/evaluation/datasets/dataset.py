@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seedbed import documents
-from seedbed.errors import DatasetError, Problem, shown
+from seedbed.errors import DatasetError, Problem, expect_type, shown
 from seedbed.evaluation.datasets import loading
 from seedbed.storage.store import Digest, Json, canonical, digest
 
@@ -37,6 +37,11 @@ class Task:
     expected: Any = None
     tags: tuple[str, ...] = ()
     source: str = ""
+
+    def __post_init__(self) -> None:
+        remedy = "Write Task(id, inputs, expected)."
+        expect_type(self.id, str, "id", "an id in words", remedy)
+        expect_type(self.inputs, Mapping, "inputs", "inputs by name", remedy)
 
     def body(self) -> Json:
         """All of it; `tags` and `source` only where there are some."""
@@ -266,7 +271,7 @@ def _tasks(tasks: Iterable[Task]) -> tuple[Task, ...]:
     problems = [
         Problem(f"tasks[{number}]", shown(each), "a Task with an id in words and its inputs by name", remedy)
         for number, each in enumerate(listed)
-        if not (isinstance(each, Task) and isinstance(each.id, str) and isinstance(each.inputs, Mapping))
+        if not isinstance(each, Task)
     ]
     if problems:
         raise DatasetError(problems[:3])
@@ -291,6 +296,7 @@ def _alike(task: Task, by: StratifyBy | None) -> object:
 
 
 def _checked(share: float) -> float:
+    expect_type(share, float | int, "share", "more than 0 and less than 1", "Write split(0.5, seed=1).")
     if not 0 < share < 1:
         raise DatasetError([Problem("share", str(share), "more than 0 and less than 1")])
     return share

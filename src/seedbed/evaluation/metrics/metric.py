@@ -14,11 +14,20 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, SupportsFloat, TypeAlias, overload
 
-from seedbed.errors import DatasetError, Problem, SeedbedError, SettingsError, StoreError, expect_function, shown
+from seedbed.errors import (
+    DatasetError,
+    Problem,
+    SeedbedError,
+    SettingsError,
+    StoreError,
+    expect_function,
+    expect_type,
+    shown,
+)
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.runs.run import Run
+from seedbed.runs.run import Run, Turn
 from seedbed.stage.dialogue.dialogue import text_of
 from seedbed.storage.store import Json, canonical, digest
 
@@ -45,6 +54,7 @@ class Score:
     unpriced: int = 0
 
     def __post_init__(self) -> None:
+        expect_type(self.value, SupportsFloat | None, "score", "a number, or None if there is none")
         if self.value is not None and not math.isfinite(self.value):
             raise ValueError(f"found a score of {self.value}; expected a finite number, or None if there is none")
 
@@ -220,13 +230,23 @@ for _name in HIDDEN:
 
 
 def blind(run: Run) -> Run:
-    """The run without what names its playbook or its models. The names of roles and steps stay."""
+    """The run without what names its playbook or its models. Roles and steps are numbered in the order in which they
+    first appear: by a name that only one playbook has, a metric would know whom it scores."""
     hidden = object.__new__(BlindRun)
-    turns = tuple(replace(turn, model="", messages=()) for turn in run.turns)
+    role, step = _numbers("role", run.turns), _numbers("step", run.turns)
+    turns = tuple(
+        replace(turn, model="", messages=(), role=role[turn.role], step=step[turn.step]) for turn in run.turns
+    )
     for each in fields(Run):
         if each.name not in HIDDEN:
             getattr(Run, each.name).__set__(hidden, turns if each.name == "turns" else getattr(run, each.name))
     return hidden
+
+
+def _numbers(what: str, turns: Iterable[Turn]) -> dict[str, str]:
+    """What stands for each name of a role or a step; no name stays none."""
+    names = dict.fromkeys(getattr(turn, what) for turn in turns)
+    return {name: name and f"{what} {number}" for number, name in enumerate(names, 1)}
 
 
 @overload
@@ -314,6 +334,9 @@ class ExactMatch:
     name: str = "exact_match"
     binary: ClassVar[bool] = True
     needs_expected: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        expect_type(self.name, str, "name", "the name of a metric")
 
     @property
     def identity(self) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
+from seedbed.errors import expect_type
 from seedbed.evaluation.cells import Cell
 from seedbed.evolution.protocols import Offer, Operator, Search, at_least, check_settings, settings_of
 from seedbed.playbooks.playbook import Playbook
@@ -30,6 +31,7 @@ class BestOf:
     reads = False
 
     def __post_init__(self) -> None:
+        expect_type(self.candidates, Iterable, "candidates", "a list of playbooks", "Write BestOf([playbook]).")
         check_settings("best_of", brood=at_least(1, self.brood), changes=at_least(1, self.changes))
         self.candidates = tuple(dict.fromkeys(self.candidates))
 

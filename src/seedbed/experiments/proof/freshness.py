@@ -1,8 +1,8 @@
 """Freshness: what was known of the tasks of a comparison before it was registered.
 
 A verdict that may release a candidate rests on tasks of which no result of the candidate was known, so that it was not
-chosen for them. And the set of tasks was not chosen with knowledge of the control's results: those at which the control
-failed by chance make any candidate look better.
+chosen for them. And the set of tasks was not chosen with knowledge of results: those at which the control failed by
+chance make any candidate look better, and so do those that a twin of the candidate passed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ ALIKE = 0.15
 
 LEAST = 20
 """So many tasks must be left where some are left out, or too much depends on which."""
+
+
+NAMED_SINCE = 4
+"""The first edition of experiments whose tasks were named before results of any playbook were known on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +65,13 @@ def freshness(library: Library, plan: Experiment, tasks: Dataset, *, before: flo
         runs = KnownControl(store, ours, {*keys.values()}, read, before)
         if late := runs.chosen_late(plan):
             why = f"results of the control were known when {late} was chosen"
-    numbers = {key: each.number for key, each in first.items()}
-    if known and not why and not NamedSets(store, read, numbers, before).include(tasks):
-        why = "results of the control were known before this set of tasks was named, or others could have been taken"
+    everyone = first_results(store, None, read, before) if plan.edition >= NAMED_SINCE else first
+    numbers = {key: each.number for key, each in everyone.items()}
+    # Tasks with results of the candidate are left out where no result of the control is known.
+    tell = known or any(key in everyone and key not in tried for key in keys.values())
+    if tell and not why and not NamedSets(store, read, numbers, before).include(tasks):
+        whose = "the control" if known else "another playbook"
+        why = f"results of {whose} were known before this set of tasks was named, or others could have been taken"
     return Freshness(len(tasks), seen, known, why)
 
 
@@ -137,7 +145,7 @@ def fresh_units(tasks: Dataset, known: Freshness, read: Collection[str] | None) 
 
 @dataclass(frozen=True)
 class NamedSets:
-    """The sets of tasks that were named before results of the control were known on them.
+    """The sets of tasks that were named before results were known on them, of whichever playbook.
 
     Where such results are known, the sets to choose among must not depend on them, and be as good as one: a hold-out or
     the set of an attempt, whose results cost an attempt each; or else one stored dataset as a whole.
@@ -146,7 +154,7 @@ class NamedSets:
     store: Store
     read: Collection[str] | None
     first: Mapping[Digest, float]
-    """When the first result of the control became known for each task, by its key."""
+    """When the first result became known for each task, by its key."""
     before: float = math.inf
 
     def include(self, tasks: Dataset) -> bool:
@@ -192,7 +200,7 @@ class NamedSets:
         return tasks.digest == named.digest
 
     def _known(self, tasks: Dataset) -> float:
-        """The number of the first result of the control on any of the tasks."""
+        """The number of the first result on any of the tasks."""
         return min((self.first.get(key, math.inf) for key in self._keys(tasks)), default=math.inf)
 
     def _keys(self, tasks: Dataset) -> set[Digest]:

@@ -17,6 +17,7 @@ from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Missed, ReplayMode
 from seedbed.spending.ledger import Ledger, Reservation
+from seedbed.stage.program import expect_importable
 from seedbed.storage.store import Json
 
 PlaybookTask = tuple[Playbook, Task]
@@ -85,6 +86,8 @@ def remote_replays(workers: RemoteWorkers, at_once: int) -> RemoteReplays:
     async def replays(plan: Sequence[PlaybookTask], ledger: Ledger) -> AsyncGenerator[RunError | None, None]:
         if not plan:
             return
+        for playbook in {playbook for playbook, _ in plan}:
+            expect_importable(playbook)
         whole = ReplayChunk(open=workers.open, workspace=workers.description(), at_once=at_once)
 
         async def replay(items: Sequence[PlaybookTask], money: Reservation) -> ChunkResult[list[RunError | None]]:

@@ -201,6 +201,10 @@ def read(original: Original) -> Import:
 
 def _warnings(document: Json, mode: Json) -> Iterator[Problem]:
     """What is probably not meant in a document, or has no place in a playbook."""
+    played, written = mode.get("turns") or 0, len(mode["prompts"])
+    if played > written:
+        remedy = f"Only the {written} that are written are played. Write the others under prompts."
+        yield Problem("turns", f"{played}, of which {written} are written", f"{played} prompts", remedy)
     yield from imports.unknown_keys(ModeDocument, document)
     yield from imports.unkept_tools(document)
     for place, turn in _places(document):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, TypeAlias
 
@@ -17,8 +18,10 @@ from pydantic_core import PydanticCustomError
 from seedbed.playbooks.rules.patterns import folded, matches
 from seedbed.playbooks.values import is_number
 
-SEPARATORS = re.compile(r"[,;\x00-\x1f\x7f\x85\u2028\u2029]|(?<![^/\\])\.\.(?![^/\\])")
+SEPARATORS = re.compile(r"[,;|<>、 \x00-\x1f\x7f\x85\u2028\u2029]|(?<![^/\\])\.\.(?![^/\\])")
 """What can hide a second value in a text, or leave a folder. In a rule that permits, `*` does not stand for these."""
+BETWEEN_WORDS = re.compile(r"[\s,;|<>、()\[\]{}\"'\x00-\x1f\x7f]+")
+"""What ends one part of a text and begins another, for rules that restrict."""
 
 CallCount = Annotated[int, Field(ge=0, strict=True)]
 Limit = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -45,11 +48,11 @@ class ArgumentTest(BaseModel):
 
     def holds(self, argument: object, permits: bool) -> bool:
         """Whether it holds of an argument, in a rule that permits or in one that restricts."""
-        values = list(_leaves(argument))
+        of_text = (self.matches, self.not_matches, self.one_of) != (None, None, None)
+        values = list(_leaves(argument, words=of_text))
         if values:
             return (all if permits else any)(self._fits(value, permits) for value in values)
         # Of nothing at all there is no text to object to, but a number that is not given may be any.
-        of_text = (self.matches, self.not_matches, self.one_of) != (None, None, None)
         of_number = (self.above, self.below) != (None, None)
         return not of_number if permits else not of_text
 
@@ -67,10 +70,10 @@ class ArgumentTest(BaseModel):
 
     def covers(self, other: ArgumentTest) -> bool:
         """Whether it surely holds wherever the other one does."""
-        if self.matches is not None and (other.matches is None or not matches(self.matches, other.matches)):
+        if self.matches is not None and (other.matches is None or not _is_wider(self.matches, other.matches)):
             return False
         if self.not_matches is not None and (
-            other.not_matches is None or not matches(other.not_matches, self.not_matches)
+            other.not_matches is None or not _is_wider(other.not_matches, self.not_matches)
         ):
             return False
         if self.one_of is not None and (other.one_of is None or not {*other.one_of} <= {*self.one_of}):
@@ -172,13 +175,16 @@ def covers(wide: ActionRule, narrow: ActionRule) -> bool:
     return all(name in tests and test.covers(tests[name]) for name, test in wanted.arguments.items())
 
 
-def _leaves(value: object) -> Iterator[object]:
+def _leaves(value: object, *, words: bool) -> Iterator[object]:
+    """The values within an argument, and the keys, of which some tools make addresses or amounts. Keys that are no
+    numbers count only if a test is about `words`."""
     if isinstance(value, Mapping):
+        yield from (key for key in value if words or _number(key) is not None)
         for item in value.values():
-            yield from _leaves(item)
+            yield from _leaves(item, words=words)
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
-            yield from _leaves(item)
+            yield from _leaves(item, words=words)
     elif value is not None:
         yield value
 
@@ -196,10 +202,30 @@ def _number(value: object) -> float | None:
     return number if number == number else None
 
 
+def _parts_of(text: str) -> list[str]:
+    """A text and the values that may hide in it, each as names are compared."""
+    return [folded(part) for part in (text, *(each.strip(".:") for each in BETWEEN_WORDS.split(text)))]
+
+
+def _separators(text: str) -> set[str]:
+    return {*SEPARATORS.findall(unicodedata.normalize("NFKC", text))}
+
+
+def _separators_in(pattern: str) -> set[str]:
+    """Those that a text may have to be exactly like a pattern. One that is open at both ends, such as `*invoice*`, is
+    about a part of a text, which has words around it."""
+    is_open = pattern[:1] == pattern[-1:] == "*"
+    return _separators(pattern) | ({" "} if is_open else set())
+
+
+def _is_wider(wide: str, narrow: str) -> bool:
+    return matches(wide, narrow) and _separators_in(narrow) <= _separators_in(wide)
+
+
 def _like(pattern: str, text: str, *, exactly: bool) -> bool:
     if not exactly:
-        return matches(pattern, text) or matches(folded(pattern), folded(text))
-    return matches(pattern, text) and {*SEPARATORS.findall(text)} <= {*SEPARATORS.findall(pattern)}
+        return matches(pattern, text) or any(matches(folded(pattern), part) for part in _parts_of(text))
+    return matches(pattern, text) and _separators(text) <= _separators_in(pattern)
 
 
 def _same(wanted: bool | float | str, value: object, *, exactly: bool) -> bool:
@@ -207,4 +233,4 @@ def _same(wanted: bool | float | str, value: object, *, exactly: bool) -> bool:
         return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
     number = _number(value)
     alike = is_number(wanted) and number is not None and number == wanted
-    return alike or folded(_text(value)) == folded(_text(wanted))
+    return alike or folded(_text(wanted)) in _parts_of(_text(value))

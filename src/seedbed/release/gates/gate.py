@@ -35,15 +35,17 @@ class ReleaseRequest:
         """Whether the program, under the same name, is not what the incumbent was released with."""
         return bool(self.code) and code_of(self.library.get(self.candidate)) != self.code
 
-    def new_tools(self) -> dict[str, bool]:
+    def new_tools(self) -> dict[str, bool] | None:
         """The tools that the candidate called for the tasks of its verdict and the incumbent did not, each with whether
-        it may change the world."""
-        if self.verdict is None or self.verdict.live or self.library.get(self.candidate).program is None:
+        it may change the world. None if there are no runs that show it; a dialogue calls no tools."""
+        if self.library.get(self.candidate).program is None:
             return {}
+        if self.verdict is None or self.verdict.live:
+            return None
         try:
             known, called = read_tool_calls(self.library.store, self.verdict)
-        except NotFound:  # gates that need the runs say so
-            return {}
+        except NotFound:
+            return None
         return {name: changes for name, changes in sorted(called.items()) if name not in known}
 
 

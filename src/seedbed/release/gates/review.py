@@ -10,7 +10,7 @@ from seedbed.release.review.panel import Panel
 from seedbed.settings.gates import Occasion
 
 CALL_FOR_IT = {"rules", "roles", "steps", "locked", "program"}
-"""The parts of a playbook of which a change calls for a review; so do edited code and new tools."""
+"""The parts of a playbook of which a change calls for a review; so do edited code, and new or unknown tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +31,4 @@ class Review:
             return self.when == "always"
         before, after = request.library.get(request.incumbent), request.library.get(request.candidate)
         changed = {each.path.partition(".")[0] for each in diff(before, after)}
-        return bool(changed & CALL_FOR_IT) or request.is_code_edited or bool(request.new_tools())
+        return bool(changed & CALL_FOR_IT) or request.is_code_edited or request.new_tools() != {}

@@ -33,7 +33,7 @@ def impact(request: ReleaseRequest) -> Impact:
         raise NotFound("no task at which both were scored")
     tools = [
         ("tools", f"the new tool {name}{', which changes the world' if changes else ''}")
-        for name, changes in request.new_tools().items()
+        for name, changes in (request.new_tools() or {}).items()
     ]
     hazards = (*tools, *_new_abilities(before, after))
     rate = exact_rate(sum(pair.differs for pair in output_pairs), len(output_pairs))

@@ -12,8 +12,9 @@ from seedbed.release.review.panel import Panel
 
 @dataclass(frozen=True, slots=True)
 class RulesKept:
-    """Nothing that binds the incumbent is dropped or loosened: rules, locks, bounds of numbers. The program is the same
-    and has the same source, and no tool that changes the world is called that was not called before.
+    """Nothing that binds the incumbent is dropped or loosened: rules, locks, bounds of numbers, steps. The program is
+    the same and has the same source, and the runs of the verdict call no tool that changes the world and was not called
+    before.
 
     A `panel` may let it pass all the same.
     """
@@ -27,7 +28,9 @@ class RulesKept:
         wrong = escapes(before, after)
         if before.program == after.program and request.is_code_edited:
             wrong.append(Problem("program", "source edited since the release of the incumbent", "the same source"))
-        changing = [name for name, changes in request.new_tools().items() if changes]
+        if (new := request.new_tools()) is None:
+            wrong.append(Problem("tools", "no runs that show which ones it calls", "known tools"))
+        changing = [name for name, changes in (new or {}).items() if changes]
         wrong += [Problem("tools", f"the new tool {name}, which changes the world", "known tools") for name in changing]
         if not wrong:
             return None
@@ -46,7 +49,8 @@ REMEDIES = {
     "every rule of the incumbent": "Put the rules back.",
     "numbers within its bounds": "Bring the numbers back.",
     "its locks": "Lock it again, as it was.",
-    "its code": "Have it reviewed: the gate takes {unless: reviewed}.",
+    "its steps": "Put the steps back.",
+    "its code": "Compare the two, or have it reviewed: the gate takes {unless: reviewed}.",
 }
 """What a candidate must keep, and what to do if it has not."""
 
@@ -55,6 +59,8 @@ def _kind(problem: Problem) -> str:
     """Which of the expected a problem is about."""
     if problem.path.startswith("rules"):
         return "every rule of the incumbent"
-    if problem.path.startswith("parameters") and problem.expected == "a number within its bounds":
+    if problem.path.startswith("parameters") and problem.expected in ("a number within its bounds", "its options"):
         return "numbers within its bounds"
+    if problem.path == "steps":
+        return "its steps"
     return "its code" if problem.path.startswith(("program", "tools", "steps.opens")) else "its locks"

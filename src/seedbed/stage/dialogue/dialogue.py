@@ -36,7 +36,7 @@ async def dialogue(task: Mapping[str, Any], stage: Stage) -> str:
     """
     stage.playbook.check_inputs(task)
     if not stage.playbook.plan:
-        remedy = "Add steps, name a program, or give a playbook with a single role."
+        remedy = "Add steps, or name what performs it: program= in Python, --program module:function in a command."
         raise PlaybookError([Problem("steps", "nothing to perform", "at least one step", remedy)])
     work = _Dialogue(task, stage)
     ended: Ended = {}

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command, wait_for
+from seedbed.cli.options import ProgramPath
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import run as views
 from seedbed.reports.numbers import clipped
@@ -32,6 +33,7 @@ def replay(
     mode: Annotated[
         str, typer.Option("--mode", metavar="MODE", help="strict, lenient, or fork:K (live from step K).")
     ] = "strict",
+    program: ProgramPath = None,
 ) -> None:
     """Replay a run using its recorded answers, and show both side by side. There are no external side effects.
 
@@ -42,7 +44,7 @@ def replay(
     """
     with call.open() as space:
         then = space.runs.get(run)
-        now, missed = wait_for(space.runs.replay(then, playbook, mode=mode))
+        now, missed = wait_for(space.runs.replay(then, playbook, mode=mode, program=program))
         steps = space.runs.align(then, now)
     outcome, before = ({name: getattr(each, name) for name in ("status", "output", "error")} for each in (now, then))
     at = next((number for number, step in enumerate(steps, 1) if step.differs), None)
