@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import urllib.error
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
+import requests
 from broken_store import Broken
 from langchain_core.tools import StructuredTool
 
@@ -385,3 +389,57 @@ async def test_a_program_that_catches_the_lost_record_of_a_run_it_opened_is_not_
     assert (run.status, spent) == ("failed", [])
     assert (await space.runs.resume(run)).output == "done"
     assert spent == [0, 1, 2]
+
+
+def wrapped(cause: Exception) -> Exception:
+    error = RuntimeError("the bank's client failed")
+    error.__cause__ = cause
+    return error
+
+
+def while_handling(first: Exception, then: Exception) -> Exception:
+    then.__context__ = first
+    return then
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.ReadError("x"),
+        httpx.WriteError("x"),
+        httpx.RemoteProtocolError("server disconnected"),
+        requests.ConnectionError("connection aborted"),
+        http.client.IncompleteRead(b""),
+        http.client.RemoteDisconnected("x"),
+        urllib.error.URLError(TimeoutError()),
+        ConnectionError("x"),
+        wrapped(httpx.ReadError("x")),
+        while_handling(ConnectionResetError(), ValueError("no answer")),
+        while_handling(ConnectionRefusedError(), httpx.ReadError("of the second host")),
+    ],
+    ids=repr,
+)
+async def test_a_lost_connection_leaves_a_call_in_doubt(error: Exception) -> None:
+    space = desk(raising(error))
+    with pytest.raises(InDoubt):
+        await space.run(PAYS)
+    assert len(space.runs.doubts()) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(),
+        httpx.ConnectError("refused"),
+        urllib.error.URLError(ConnectionRefusedError()),
+        requests.ConnectionError(urllib.error.URLError(ConnectionRefusedError())),
+        ValueError("x"),
+    ],
+    ids=repr,
+)
+async def test_a_connection_that_was_never_made_is_a_failure(error: Exception) -> None:
+    space = desk(raising(error))
+    with pytest.raises(RunError) as failed:
+        await space.run(PAYS)
+    assert not isinstance(failed.value, InDoubt)
+    assert space.runs.doubts() == []
