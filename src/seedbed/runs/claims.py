@@ -8,7 +8,8 @@ call that changes the world. So it can announce nothing once another worker has 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
 
@@ -80,15 +81,15 @@ def idempotency_key(key: str) -> str:
 class Claims:
     """The claims of one worker on a run.
 
-    Once it has lost the run to another worker, or has left a call in doubt, it can do nothing more in it: `stopped` is
-    the error that says so.
+    Once it has lost the run to another worker or a part of its record to the store, or has left a call in doubt, it can
+    do nothing more in it: `stopped` is the error that says so.
     """
 
     def __init__(self, journal: Journal, run: str, by: str, clock: Callable[[], datetime]) -> None:
         self.number = 0
         """Of the last claim that this worker knows of. The start of a run is its claim 0."""
         self.announced: dict[str, Announced] = {}
-        self.stopped: InDoubt | RunTaken | None = None
+        self.stopped: InDoubt | RunTaken | StoreError | None = None
         self.held = False
         """Whether others may see that this worker has the run."""
         self._sure = True
@@ -100,7 +101,7 @@ class Claims:
         """Store the start of a new run. Raises RunTaken if another worker is quicker."""
         self.held = True
         if not await starting:
-            raise self._stop(self._taken())
+            raise self.stop(self._taken())
 
     async def take(self) -> None:
         """Take a run over from whoever had it. Raises RunTaken if another worker is quicker."""
@@ -115,7 +116,7 @@ class Claims:
         """
         known = self.announced.get(key)
         if known and known.settled is None:
-            raise self._stop(self._doubt(key, f"{tool} was started, and its result is unknown"))
+            raise self.stop(self._doubt(key, f"{tool} was started, and its result is unknown"))
         if known and known.settled and known.settled["settled"] == "done":
             return _settled_call(known)
         began = seconds()
@@ -125,9 +126,22 @@ class Claims:
                 await self.expect()
             return await work()
         except InDoubt as cut_off:
-            raise self._stop(self._doubt(key, str(cut_off))) from cut_off
+            raise self.stop(self._doubt(key, str(cut_off))) from cut_off
+        except StoreError as lost:  # the call was not made
+            raise self.stop(lost) from None
         except asyncio.CancelledError:
-            self._stop(self._doubt(key, f"{tool} was cancelled"))
+            self.stop(self._doubt(key, f"found {tool} cancelled"))
+            raise
+
+    @contextmanager
+    def storing(self, key: str, tool: str) -> Iterator[None]:
+        """A block that stores the result of a call that was made: if it fails, the call is in doubt."""
+        try:
+            yield
+        except StoreError as lost:
+            raise self.stop(self._doubt(key, f"found the result of {tool} not stored: {lost}")) from lost
+        except asyncio.CancelledError:
+            self.stop(self._doubt(key, f"found {tool} cancelled"))
             raise
 
     def check(self) -> None:
@@ -140,7 +154,7 @@ class Claims:
         async with self._writing:
             claims = await asyncio.to_thread(claims_of, self._journal.store, self._run)
             if len(claims) > self.number:
-                raise self._stop(self._taken())
+                raise self.stop(self._taken())
 
     def release(self) -> None:
         """The end of the run is stored, and so it is free: unless the store lost our connection after it took a claim
@@ -175,11 +189,12 @@ class Claims:
             mine = await self._journal.add(fact)
             self._sure = True
             if not mine:
-                raise self._stop(self._taken())
+                raise self.stop(self._taken())
             self.number += 1
 
-    def _stop(self, error: InDoubt | RunTaken) -> InDoubt | RunTaken:
-        if not isinstance(self.stopped, RunTaken):
+    def stop(self, error: InDoubt | RunTaken | StoreError) -> InDoubt | RunTaken | StoreError:
+        """Let this worker do nothing more in the run; returns the error. A loss of the record is the first one."""
+        if not isinstance(self.stopped, RunTaken) and not (self.stopped and isinstance(error, StoreError)):
             self.stopped = error
         self.held &= not isinstance(error, RunTaken)
         return error

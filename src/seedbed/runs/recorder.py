@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -16,7 +16,7 @@ from importlib.metadata import version
 from itertools import count
 from typing import Any, Literal, Self
 
-from seedbed.errors import NotFound, RunError, RunTaken, StoreError
+from seedbed.errors import InDoubt, NotFound, RunError, RunTaken, StoreError
 from seedbed.redaction import REDACTED, redact, redacted
 from seedbed.runs.claims import Claims, announced_calls, claims_of
 from seedbed.runs.history import (
@@ -216,7 +216,8 @@ class Recorder:
 
         The n-th request with the same content gets the n-th answer. A `risky` request is announced before it is done:
         if its result is lost, it is in doubt and not repeated, and InDoubt says so. `person` (the request asks a
-        person) and `details` matter to a replay alone. Raises RunTaken if another worker has taken the run.
+        person) and `details` matter to a replay alone. Raises RunTaken if another worker has taken the run, and
+        StoreError if the store refuses an entry: every later request then raises it again.
         """
         self.claims.check()
         key = self._key(kind, name, request)
@@ -224,13 +225,14 @@ class Recorder:
             return self._history.expand(self._known[key]) if kind == "turn" else self._known[key]
         began = time.perf_counter()
         body = await (self.claims.once(key, name, json_copy(request), work) if risky else work())
-        stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))
         seconds = body.get("latency_seconds", time.perf_counter() - began)
-        key = self._again.get(key, key)
-        if not await self._add(kind, key, self.id, stored, seconds, pauses=PAUSES if risky else ()):
-            await self.claims.expect()
-            (recorded,) = self._journal.store.facts(Query(kind=kind, key=key))  # by the worker before, just now
-            body = self._history.expand(recorded.body) if kind == "turn" else recorded.body
+        with self.claims.storing(key, name) if risky else nullcontext():
+            stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))
+            key = self._again.get(key, key)
+            if not await self._add(kind, key, self.id, stored, seconds, pauses=PAUSES if risky else ()):
+                await self.claims.expect()
+                (recorded,) = self._journal.store.facts(Query(kind=kind, key=key))  # by the worker before, just now
+                body = self._history.expand(recorded.body) if kind == "turn" else recorded.body
         if kind == "turn":  # only now can others go on from it
             self._history.add(key, body)
         return body
@@ -282,7 +284,9 @@ class Recorder:
             done = await work(run)
         except RunTaken:  # whoever took it records how it ends
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, InDoubt | StoreError):  # the program of this run must not go on without it
+                self.claims.stop(error)
             with suppress(NotFound):  # it may not even have begun
                 await store(recall(self._journal.store, run))
             raise
@@ -355,7 +359,10 @@ class Recorder:
                 return await self._journal.add(fact)
             except StoreError:
                 await asyncio.sleep(pause)
-        return await self._journal.add(fact)
+        try:
+            return await self._journal.add(fact)
+        except StoreError as lost:
+            raise self.claims.stop(lost) from None
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:
         return ()

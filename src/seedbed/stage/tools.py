@@ -21,7 +21,9 @@ TIMEOUT_SECONDS = 60.0
 KEY = "idempotency_key"
 """A parameter that a tool may declare: it receives a key of its own for each call, the same if a run is resumed."""
 
-_CUT_OFF = (TimeoutError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+_CUT_OFF = {"ConnectionError", "IncompleteRead", "ProtocolError", "ReadError", "RemoteProtocolError", "WriteError"}
+_NOT_CONNECTED = {"ConnectionRefusedError", "ConnectError", "NewConnectionError", "gaierror"}
+"""Kinds of errors by name, for every HTTP library has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,22 @@ def _effect(changes: bool | None) -> Effect:
     return "reads" if changes is False else "changes"
 
 
-def _is_cut_off(error: Exception) -> bool:
-    """Whether an error leaves open if the work was done. HTTP libraries have time-outs of their own."""
-    return isinstance(error, _CUT_OFF) or any("Timeout" in kind.__name__ for kind in type(error).__mro__)
+def _is_cut_off(error: BaseException) -> bool:
+    """Whether an error, or one behind it, leaves open if the work was done."""
+    if _NOT_CONNECTED & _kinds(_behind(error, context=False)):
+        return False
+    kinds = _kinds(_behind(error, context=True))
+    return bool(_CUT_OFF & kinds) or any("Timeout" in kind for kind in kinds)
+
+
+def _behind(error: BaseException, *, context: bool) -> list[BaseException]:
+    """An error and those that it names as its reason; with `context`, also those it was raised in the handling of."""
+    errors = [error]
+    for each in errors:
+        named = (each.__cause__, getattr(each, "reason", None), *each.args, each.__context__ if context else None)
+        errors += [one for one in named if isinstance(one, BaseException) and all(one is not seen for seen in errors)]
+    return errors
+
+
+def _kinds(errors: Iterable[BaseException]) -> set[str]:
+    return {kind.__name__ for error in errors for kind in type(error).__mro__}

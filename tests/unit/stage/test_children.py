@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage
 from pydantic import Field
 
-from seedbed.errors import ModelUnavailable
+from seedbed.errors import ModelUnavailable, Stopped
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall, recent
+from seedbed.runs.run import RunEvent
 from seedbed.settings import Quota, Settings
 from seedbed.stage.dialogue.children import list_items
 from seedbed.storage.memory import MemoryStore
@@ -235,3 +236,17 @@ def test_any_text_can_be_looked_through(text: str) -> None:
     items = list_items(text)
     assert all(item.strip() == item and item for item in items)
     assert len(items) == len(set(items))
+
+
+async def test_a_stop_while_runs_are_opened_ends_the_run_above_them_too() -> None:
+    space = workspace({"^Split": "1. how\n2. when"})
+    playbook = Playbook.from_document({**RESEARCH, "steps": [opening().content()["steps"][0]]})
+
+    def stop(event: RunEvent) -> None:
+        if event.turn:
+            space.resources.runner.stop.set("fire", "ada")
+
+    with pytest.raises(Stopped):
+        await space.run(playbook, question="why", on_event=stop)
+    (run,) = [run for run in recent(space.store, 9) if not run.parent]
+    assert run.status == "failed"

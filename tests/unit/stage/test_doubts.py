@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import urllib.error
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
+import requests
 from broken_store import Broken
 from langchain_core.tools import StructuredTool
 
-from seedbed.errors import InDoubt, RunError, RunTaken, StoreError
+from seedbed.errors import InDoubt, RunError, RunTaken, SeedbedError, StoreError
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs import recorder
 from seedbed.runs.history import recent
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
@@ -305,3 +311,135 @@ async def test_a_run_that_is_under_way_is_not_resumed_beside_itself() -> None:
     assert space.runs.doubts() == []
     go.set()
     assert (await working).output == "paid"
+
+
+class Losing(Broken):
+    """A store that loses the first facts of one kind, and works again."""
+
+    def __init__(self, within: Store, kind: str, times: int) -> None:
+        super().__init__(within)
+        self.kind, self.times = kind, times
+
+    def append(self, facts: Iterable[Fact]) -> int:
+        every = list(facts)
+        self.writes = not self.times or all(fact.kind != self.kind for fact in every)
+        self.times -= not self.writes
+        return super().append(every)
+
+
+spent: list[int] = []
+
+
+async def spend(usd: int) -> str:
+    spent.append(usd)
+    return "paid"
+
+
+async def careless(task: Mapping[str, Any], stage: Stage) -> list[str]:
+    """Goes on after every error."""
+    done = []
+    for usd in range(3):
+        with suppress(SeedbedError):
+            await stage.ask("w", f"payment {usd}")
+            done.append(await stage.call("pay", usd=usd))
+    return done
+
+
+CARELESS = Playbook.from_document({"program": f"{__name__}:careless", "roles": {"w": {"model": "m"}}, **ALLOWED})
+
+
+@pytest.mark.parametrize(
+    ("kind", "times", "error"), [("turn", 1, StoreError), ("claim", 1, StoreError), ("call", 2, InDoubt)]
+)
+async def test_a_program_that_catches_errors_is_not_completed_without_its_record(
+    kind: str, times: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "PAUSES", (0.01,))
+    spent.clear()
+    store = Losing(MemoryStore(), kind, times)
+    space = talk(store)
+    space.tools = [tool(spend, changes=True, name="pay")]
+    with pytest.raises(error):
+        await space.run(CARELESS)
+    (run,) = recent(store, 5)
+    assert (run.status, spent) == ("failed", [0] if error is InDoubt else [])
+    doubts = space.runs.doubts()
+    assert len(doubts) == (error is InDoubt)
+    for doubt in doubts:
+        space.runs.settle(doubt.run, doubt.call, done=True, because="the bank shows it", result="paid")
+    done = await space.runs.resume(run)
+    assert (done.status, done.output, spent) == ("completed", ["paid"] * 3, [0, 1, 2])
+
+
+async def opens_carelessly(task: Mapping[str, Any], stage: Stage) -> str:
+    with suppress(SeedbedError):
+        await stage.open({}, playbook=CARELESS.digest)
+    return "done"
+
+
+async def test_a_program_that_catches_the_lost_record_of_a_run_it_opened_is_not_completed() -> None:
+    spent.clear()
+    store = Losing(MemoryStore(), "turn", 1)
+    space = talk(store)
+    space.tools = [tool(spend, changes=True, name="pay")]
+    space.playbooks.keep(CARELESS, because="to open")
+    with pytest.raises(StoreError):
+        await space.run(Playbook.from_document({"program": f"{__name__}:opens_carelessly", **ALLOWED}))
+    run = next(run for run in recent(store, 9) if not run.parent)
+    assert (run.status, spent) == ("failed", [])
+    assert (await space.runs.resume(run)).output == "done"
+    assert spent == [0, 1, 2]
+
+
+def wrapped(cause: Exception) -> Exception:
+    error = RuntimeError("the bank's client failed")
+    error.__cause__ = cause
+    return error
+
+
+def while_handling(first: Exception, then: Exception) -> Exception:
+    then.__context__ = first
+    return then
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.ReadError("x"),
+        httpx.WriteError("x"),
+        httpx.RemoteProtocolError("server disconnected"),
+        requests.ConnectionError("connection aborted"),
+        http.client.IncompleteRead(b""),
+        http.client.RemoteDisconnected("x"),
+        urllib.error.URLError(TimeoutError()),
+        ConnectionError("x"),
+        wrapped(httpx.ReadError("x")),
+        while_handling(ConnectionResetError(), ValueError("no answer")),
+        while_handling(ConnectionRefusedError(), httpx.ReadError("of the second host")),
+    ],
+    ids=repr,
+)
+async def test_a_lost_connection_leaves_a_call_in_doubt(error: Exception) -> None:
+    space = desk(raising(error))
+    with pytest.raises(InDoubt):
+        await space.run(PAYS)
+    assert len(space.runs.doubts()) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(),
+        httpx.ConnectError("refused"),
+        urllib.error.URLError(ConnectionRefusedError()),
+        requests.ConnectionError(urllib.error.URLError(ConnectionRefusedError())),
+        ValueError("x"),
+    ],
+    ids=repr,
+)
+async def test_a_connection_that_was_never_made_is_a_failure(error: Exception) -> None:
+    space = desk(raising(error))
+    with pytest.raises(RunError) as failed:
+        await space.run(PAYS)
+    assert not isinstance(failed.value, InDoubt)
+    assert space.runs.doubts() == []

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seedbed.errors import InDoubt, RunTaken, StoreError
+from seedbed.errors import InDoubt, QuotaSpent, RunTaken, SettingsError, Stopped, StoreError
 from seedbed.playbooks.playbook import Step
 from seedbed.stage.dialogue.context import Statement, condense
 from seedbed.stage.stage import Stage
@@ -19,8 +19,8 @@ INHERITED = "inherited"
 
 INHERITED_TOKENS = 1_000
 
-STOPPING = (StoreError, RunTaken, InDoubt)
-"""What ends a whole run at once: its record cannot be kept, or must not be."""
+STOPPING = (StoreError, RunTaken, InDoubt, Stopped, QuotaSpent, SettingsError)
+"""What ends a whole run at once: its record cannot be kept, or must not be, or no other run can go on either."""
 
 _ITEM = re.compile(r"^\s{0,8}(?:\d{1,3}[.):]|[-*•–]|\(?[a-z]\))\s+(?P<text>\S.*)$", re.IGNORECASE)
 _ARRAY = re.compile(r"\[[^\[\]]*\]", re.DOTALL)
