@@ -3,9 +3,9 @@
     python benchmarks/lying_provider.py --runs 1000
 
 A real HTTP server on loopback speaks OpenAI's protocol and reports usage that is negative, not a number, zero, huge,
-missing or of a wrong type, or fails after the work is done. What a run cost is counted here, by the server: for each
-answer the larger of its own word, as far as it is a word, and a count of the texts; for a failure after paid work that
-of the prompt. No function of seedbed takes part in the count.
+missing or of a wrong type, or fails after the work is done; half of the runs are streamed. What a run cost is counted
+here, by the server: for each answer the larger of its own word, as far as it is a word, and a count of the texts; for a
+failure after paid work that of the prompt. No function of seedbed takes part in the count.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LIES = (
         "cost",
         "total",
     ),
-    *("broken", "cut", "error inside", "refusal", "504"),
+    *("broken", "cut", "error inside", "refusal", "504", "no end"),
 )
 """How a provider lies about an answer, and how it fails when the work is done."""
 
@@ -105,7 +105,7 @@ class _Answering(BaseHTTPRequestHandler):
         worded = _word(usage)
         # An answer counts by the larger of the word and the texts; a failure by the texts that were read.
         counted = (max(worded[0], prompt // 6), max(worded[1], min(len(text) // 6, request["max_tokens"])))
-        if lie in ("broken", "cut", "error inside", "refusal", "504"):
+        if lie in ("broken", "cut", "error inside", "refusal", "504", "no end"):
             counted = (read, 0 if lie == "504" else written)
         usd = (counted[0] * float(read_price) + counted[1] * float(written_price)) / 1e6
         with self.server.lock:
@@ -113,7 +113,10 @@ class _Answering(BaseHTTPRequestHandler):
             bill.largest_usd = max(bill.largest_usd, usd)
             bill.huge += lie == HUGE
             self.server.told[lie] += 1
-        self._send(lie, text, usage)
+        if request.get("stream") and lie != "504":
+            self._stream(lie, text, usage)
+        else:
+            self._send(lie, text, usage)
 
     def _send(self, lie: str, text: str, usage: Any) -> None:
         message = {"role": "assistant", "content": text, "refusal": "no" if lie == "refusal" else None}
@@ -127,7 +130,30 @@ class _Answering(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body[: len(body) // 2] if lie == "cut" else body)
+        self.wfile.write(body[: len(body) // 2] if lie in ("cut", "no end") else body)
+        self.close_connection = lie in ("cut", "no end")
+
+    def _stream(self, lie: str, text: str, usage: Any) -> None:
+        """The same answer word by word; one that breaks off or fails does so after the first words."""
+        deltas: list[Any] = [{"choices": [{"delta": {"content": f"{word} "}}]} for word in text.split()]
+        failures = {"error inside": {"error": {"message": "the engine fell over", "code": 500}}}
+        failures["refusal"] = {"choices": [{"delta": {"refusal": "no"}}]}
+        if lie in ("broken", "cut", "no end", *failures):
+            deltas = deltas[: 1 + len(deltas) // 4]
+        else:
+            deltas.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+        if lie in failures:
+            deltas.append(failures[lie])
+        elif usage is not None and lie not in ("broken", "cut", "no end"):
+            deltas.append({"choices": [], "usage": usage})
+        rows = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in deltas)
+        rows += b'data: {"choices": [{\n\n' if lie == "broken" else b""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        # An answer without an end comes whole as far as HTTP can tell; one that is cut does not.
+        self.send_header("Content-Length", str(len(rows) + (100 if lie == "cut" else 0)))
+        self.end_headers()
+        self.wfile.write(rows)
         self.close_connection = lie == "cut"
 
 
@@ -185,7 +211,8 @@ class Outcome:
 
 
 async def one_run(provider: Provider, number: int) -> Outcome:
-    """A dialogue of a few turns, some at the same time, at random prices and within a random limit."""
+    """A dialogue of a few turns, some at the same time, at random prices and within a random limit. Every other one is
+    streamed."""
     chance = random.Random(f"{provider.seed}/{number}")
     prices = [10 ** chance.uniform(-1, 1) for _ in range(2)]
     limit = 10 ** chance.uniform(-3.5, -1.5)
@@ -202,7 +229,8 @@ async def one_run(provider: Provider, number: int) -> Outcome:
     async with seedbed.open(models=models, store="memory:") as space:
         space.resources.runner.limits.retry = Retry(first_seconds=0.0, longest_seconds=0.0)
         try:
-            await space.run(seedbed.Playbook.from_document(plan), q=question, seed=number, max_cost_usd=limit)
+            plain = {"seed": number, "max_cost_usd": limit, "on_event": (lambda _: None) if number % 2 else None}
+            await space.run(seedbed.Playbook.from_document(plan), q=question, **plain)
         except SeedbedError as wrong:
             error = str(wrong)
         runs = [space.runs.get(each.id) for each in space.runs.recent(1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from seedbed.errors import ModelUnavailable, QuotaSpent, SeedbedError, SettingsE
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
-from seedbed.runs.run import Failure
+from seedbed.runs.run import Failure, RunEvent
 from seedbed.settings import Quota, Settings
 from seedbed.spending.quota import Spending
 from seedbed.storage.memory import MemoryStore
@@ -110,6 +111,65 @@ async def test_an_answer_that_cannot_be_read_is_paid_for(answer: Answer) -> None
                 await space.run(plan(max_tokens=20), q="why?", max_cost_usd=1.0)
             run = space.runs.get(space.runs.recent(1)[0].id)
     assert 0.02 * len(server.requests) <= run.cost_usd <= 1.0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer("half an answer", cut=True),
+        Answer("half an answer", error_in_stream={"code": 500}),
+        Answer("half an answer", error_in_stream={"code": "invalid_request"}),
+    ],
+    ids=["cut", "error", "error of ours"],
+)
+async def test_a_stream_that_breaks_off_costs_the_most_that_its_requests_can(answer: Answer) -> None:
+    with serving(script=lambda _: answer) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=[0.0, 1_000.0])) as space:
+            space.resources.runner.limits.sleep = no_sleep
+            with pytest.raises(SeedbedError):
+                await space.run(plan(max_tokens=100), q="why?", max_cost_usd=5.0, on_event=lambda _: None)
+            run = space.runs.get(space.runs.recent(1)[0].id)
+    assert run.cost_usd == pytest.approx(0.1 * len(server.requests))
+
+
+@pytest.mark.parametrize("usage", [{}, {"prompt_tokens": 0}], ids=["none", "zero"])
+async def test_a_stream_without_usage_costs_the_most_that_its_request_can(usage: dict[str, Any]) -> None:
+    with serving(Answer("yes it is", usage=usage)) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=[0.0, 1_000.0])) as space:
+            run = await space.run(plan(max_tokens=100), q="why?", on_event=lambda _: None)
+    assert (run.output, run.cost_usd) == ("yes it is", pytest.approx(0.1))
+
+
+async def test_usage_before_the_end_of_a_stream_is_not_all_of_it() -> None:
+    first = {"choices": [{"delta": {"content": "yes"}}], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    rows = [first, {"choices": [{"delta": {}, "finish_reason": "stop"}]}]
+    body = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in rows)
+    with serving(Answer(body=body)) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=[0.0, 1_000.0])) as space:
+            run = await space.run(plan(max_tokens=100), q="why?", on_event=lambda _: None)
+    assert (run.output, run.cost_usd) == ("yes", pytest.approx(0.1))
+
+
+async def test_an_error_of_a_listener_does_not_make_the_answer_free() -> None:
+    def listen(event: RunEvent) -> None:
+        if event.piece:
+            raise OSError("the terminal is gone")
+
+    with serving(Answer("yes it is")) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=[0.0, 1_000.0])) as space:
+            with pytest.raises(SeedbedError, match="the terminal is gone"):
+                await space.run(plan(max_tokens=100), q="why?", on_event=listen)
+            assert space.runs.recent(1)[0].cost_usd == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("answer", [Answer("yes", logprobs=[-(10**400)]), Answer("yes", logprobs=[-1e308])])
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_probabilities_that_cannot_be_computed_with_lose_no_answer(answer: Answer, streamed: bool) -> None:
+    with serving(answer) as server:
+        async with seedbed.open(models=cards(server, usd_per_million=PRICES)) as space:
+            run = await space.run(plan(), q="why?", on_event=(lambda _: None) if streamed else None)
+    assert (run.output, run.turns[0].confidence, len(server.requests)) == ("yes", 0.0, 1)
+    assert run.cost_usd > 0
 
 
 @pytest.mark.parametrize("answer", [Answer(status=503), Answer(status=429)], ids=["away", "too many"])

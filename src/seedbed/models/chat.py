@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from seedbed.errors import ModelUnavailable, SeedbedError, shown
 from seedbed.models.cards import Model
 from seedbed.models.failures import explain
-from seedbed.models.usage import MOST_CHARACTERS, Usage, counted_tokens, read_cost, read_number, read_usage
+from seedbed.models.usage import (
+    MOST_CHARACTERS,
+    MOST_SECONDS,
+    Usage,
+    counted_tokens,
+    read_cost,
+    read_number,
+    read_usage,
+)
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
@@ -102,8 +110,8 @@ async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS
                 answer = langchain.message_of(await chat._agenerate(prompt, **options))
             else:
                 answer = await chat.ainvoke(prompt, **options)
-    _expect_short(model, len(str(answer.text)))
-    return _reply(model, answer, _own_count(messages, answer, sampling), time.perf_counter() - started)
+        _expect_short(model, len(str(answer.text)))
+        return _reply(model, answer, _own_count(messages, answer, sampling), time.perf_counter() - started)
 
 
 async def stream(
@@ -123,18 +131,29 @@ async def stream(
                 # Only the model's time counts, not that of the caller between two pieces.
                 async with asyncio.timeout(max(model.card.timeout_seconds - took, 0)):
                     piece = await anext(pieces, None)
-            took += time.perf_counter() - started
-            if piece is None:
-                break
-            length += len(text := str(piece.text))
-            _expect_short(model, length)
-            whole = piece if whole is None else whole + piece
+                took += time.perf_counter() - started
+                if piece is None:
+                    break
+                length += len(text := str(piece.text))
+                _expect_short(model, length)
+                whole = piece if whole is None else _joined(whole, piece)
             if text:
                 yield text
     if whole is None:
         problem = f"model {shown(model.name)} gave no answer: found an empty stream"
         raise ModelUnavailable(problem, "transient", paid=True)
-    yield _reply(model, whole, _own_count(messages, whole, sampling), took)
+    with _explained(model):
+        reply = _reply(model, whole, _own_count(messages, whole, sampling), took)
+    yield reply
+
+
+def _joined(whole: AIMessageChunk, piece: AIMessageChunk) -> AIMessageChunk:
+    """Both pieces as one. What a provider says beside the text may not add up: then only the text is kept, and its
+    usage is unknown."""
+    try:
+        return whole + piece
+    except Exception:  # noqa: BLE001 - whatever it is, the answer is paid for
+        return type(whole)(content=str(whole.text) + str(piece.text))
 
 
 def _expect_short(model: Model, characters: int) -> None:
@@ -185,7 +204,7 @@ def _reply(model: Model, answer: AIMessage, own: Usage, latency: float) -> Reply
         text=str(answer.text),
         usage=usage or Usage(),
         cost_usd=cost or 0.0,
-        latency_seconds=latency if seconds is None else seconds,
+        latency_seconds=latency if seconds is None else float(min(seconds, MOST_SECONDS)),
         model=model.name,
         finish_reason=str(metadata.get("finish_reason") or metadata.get("stop_reason") or ""),
         cost_known=cost is not None,
@@ -214,7 +233,7 @@ def _confidence(logprobs: Any) -> float | None:
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     listed = content if isinstance(content, list | tuple) else ()
     tokens = [token.get("logprob") for token in listed if isinstance(token, Mapping)]
-    chances = [math.exp(min(each, 0.0)) for each in tokens if isinstance(each, int | float) and each == each]
+    chances = [math.exp(max(min(each, 0.0), -1e3)) for each in tokens if isinstance(each, int | float) and each == each]
     return sum(chances) / len(chances) if chances else None
 
 

@@ -13,6 +13,9 @@ MOST_TOKENS = 1_000_000_000
 MOST_USD = 1_000_000.0
 """No request costs more; a larger report counts as this much."""
 
+MOST_SECONDS = 1_000_000.0
+"""No answer takes longer; a larger report counts as this long."""
+
 MOST_CHARACTERS = 8_000_000
 """No answer has more; a longer one is cut off."""
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from seedbed.errors import ModelUnavailable, RunError
 from seedbed.models.cards import Model
@@ -257,3 +257,21 @@ async def test_a_stream_nobody_listens_to_any_longer_is_closed() -> None:
     await pieces.aclose()
     with pytest.raises(StopAsyncIteration):
         await anext(pieces)
+
+
+class Inconsistent(Echo):
+    """What it says beside its text does not add up from piece to piece."""
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> Any:
+        for text, beside in (("yes", 1), (" it", ["no"]), (" is", {"a": 1})):
+            message = AIMessageChunk(content=text, response_metadata={"beside": beside})
+            yield ChatGenerationChunk(message=message)
+
+
+async def test_pieces_that_do_not_add_up_lose_no_text() -> None:
+    *pieces, reply = await heard(model(Inconsistent, usd_per_million=(1.0, 1.0)))
+    assert pieces == ["yes", " it", " is"]
+    assert isinstance(reply, Reply)
+    assert (reply.text, reply.cost_known) == ("yes it is", False)

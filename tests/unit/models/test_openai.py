@@ -206,8 +206,8 @@ def said(text: str, **event: Any) -> dict[str, Any]:
 
 async def test_an_endpoint_that_counts_up_from_event_to_event_is_read_once() -> None:
     counts = [{"prompt_tokens": 5, "completion_tokens": number} for number in (1, 2)]
-    end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
-    with serving(sent(said("a", usage=counts[0]), said("b", usage=counts[1]), end, end, "[DONE]")) as server:
+    end = {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": counts[1]}
+    with serving(sent(said("a", usage=counts[0]), said("b", usage=counts[0]), end, end, "[DONE]")) as server:
         reply = (await heard(stream(model(server), HELLO)))[1]
     assert (reply.text, reply.usage, reply.finish_reason) == ("ab", Usage(5, 2), "stop")
 

@@ -296,20 +296,12 @@ class ModelCall:
                 reply = await ask(model, self._messages(model), sampling)
             else:
                 reply = await self._stream(model, sampling, self.on_piece)
-        except asyncio.CancelledError:
-            self._spend(model, reservation, *self._most(model, reservation))
-            self._note_overtaken(model, clock() - started, reservation.spent_usd, reservation.spent_tokens)
-            raise
         except ModelUnavailable as failure:
             emit(ModelFailed(model=model.name, why=failure.why, seconds=clock() - started))
+            if self._pieces or failure.paid:
+                self._spend(model, reservation, *self._most(model, reservation))
             if failure.why == "ours":
                 raise
-            if self._pieces:
-                written = estimated_tokens("".join(self._pieces))
-                limit = reservation.max_tokens or written
-                self._spend(model, reservation, *self._estimate(model, min(written, limit)))
-            elif failure.paid:
-                self._spend(model, reservation, *self._most(model, reservation))
             self._attempts.append(
                 Attempt(
                     model=model.name,
@@ -322,6 +314,13 @@ class ModelCall:
                 )
             )
             return failure
+        except BaseException as error:  # also one of those who listen to the pieces
+            cancelled = isinstance(error, asyncio.CancelledError)
+            if self._pieces or cancelled:
+                self._spend(model, reservation, *self._most(model, reservation))
+            if cancelled:
+                self._note_overtaken(model, clock() - started, reservation.spent_usd, reservation.spent_tokens)
+            raise
         if not (reply.cost_known and reply.tokens):  # then the most it can be counts
             usd, tokens = self._most(model, reservation, estimated_tokens(reply.text))
             known = reply.cost_known or model.price(tokens) is not None
@@ -358,7 +357,8 @@ class ModelCall:
     def _most(self, model: Model, reservation: Reservation, written: int = 0) -> tuple[float, int]:
         """The most that a request can take, in US dollars and tokens. One without a bound takes as much as was
         `written`, or as the other one beside it did, if there was one."""
-        usd, tokens = self._estimate(model, reservation.max_tokens or written or self._answer_tokens)
+        written = written or (estimated_tokens("".join(self._pieces)) if self._pieces else self._answer_tokens)
+        usd, tokens = self._estimate(model, reservation.max_tokens or written)
         return (
             usd if reservation.most_usd is None else reservation.most_usd,
             tokens if reservation.most_tokens is None else reservation.most_tokens,

@@ -294,7 +294,7 @@ class EventStreamParser:
         self.end: dict[str, Any] | None = None
         """The event that ended the answer, with its reason."""
         self.usage: Any = None
-        """The newest usage: some endpoints count up from event to event."""
+        """The newest usage: some endpoints count up from event to event. That of an event before the end is not all."""
 
     def feed(self, piece: bytes) -> Iterator[dict[str, Any]]:
         """The events that a piece completes."""
@@ -308,7 +308,7 @@ class EventStreamParser:
                 event = _read(data)
                 self.usage = event.get("usage") or self.usage
                 if any(choice.get("finish_reason") for choice in event.get("choices") or ()):
-                    self.end = event
+                    self.end, self.usage = event, event.get("usage")
                 yield event
 
 
