@@ -130,7 +130,7 @@ class Claims:
         except StoreError as lost:  # the call was not made
             raise self.stop(lost) from None
         except asyncio.CancelledError:
-            self.stop(self._doubt(key, f"found {tool} cancelled"))
+            self.stop(self._doubt(key, f"{tool} was cancelled"))
             raise
 
     @contextmanager
@@ -139,9 +139,9 @@ class Claims:
         try:
             yield
         except StoreError as lost:
-            raise self.stop(self._doubt(key, f"found the result of {tool} not stored: {lost}")) from lost
+            raise self.stop(self._doubt(key, f"the result of {tool} was not stored: {lost}")) from lost
         except asyncio.CancelledError:
-            self.stop(self._doubt(key, f"found {tool} cancelled"))
+            self.stop(self._doubt(key, f"{tool} was cancelled"))
             raise
 
     def check(self) -> None:
