@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,15 @@ EDITS: dict[str, Callable[[str], str]] = {
     "a typo": lambda text: text.replace("granted", "grantted"),
     "a synonym": lambda text: text.replace("Should", "May"),
     "another order": lambda text: text.replace("be granted?", "granted be?"),
+    "bold words": lambda text: re.sub("request|customer|row", r"**\g<0>**", text),
+    "words as code": lambda text: re.sub("request|customer|row", r"`\g<0>`", text),
+    "tags": lambda text: re.sub("request|customer|row", r"<b>\g<0></b>", text),
+    "a heading": lambda text: f"## {text}",
+    "decimals": lambda text: re.sub(r"\d+", r"\g<0>.0", text),
+    "leading zeros": lambda text: re.sub(r"\d+", r"0\g<0>", text),
+    "Greek letters": lambda text: text.replace("o", "\N{GREEK SMALL LETTER OMICRON}"),
+    "accents": lambda text: text.replace("e", "é").replace("u", "ü"),
+    "spaced letters": lambda text: re.sub("request|customer|granted", lambda word: " ".join(word[0]), text),
 }
 
 
@@ -127,6 +137,17 @@ async def test_an_experiment_that_left_nothing_out_does_not_verify() -> None:
     taken = next(iter(space.store.facts(Query(kind="comparison", key=verdict.experiment)))).number
     forged = check_repeats(Library(space.store, ""), replace(plan, left_out=()), known, taken)
     assert [each.path for each in forged] == ["left_out"]
+
+
+async def test_an_edited_winner_cannot_be_cleared() -> None:
+    space = await lucky()
+    edited = tasks(WINS, EDITS["a comma"], prefix="new")
+    space.datasets.add("chosen", edited, because="they look good")
+    for task in edited:
+        space.datasets.not_leaked("chosen", task.id, because="it has a comma")
+    verdict = await space.compare(OLD, NEW, on="chosen")
+    assert verdict.mode == "exploratory"
+    assert not await is_released(space, because=verdict)
 
 
 # Counted many times

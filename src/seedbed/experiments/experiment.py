@@ -34,7 +34,7 @@ RuleChoice: TypeAlias = str | Mapping[str, Any] | None
 Mode: TypeAlias = Literal["confirmatory", "exploratory", ""]
 """Whether a verdict may release a candidate; empty in experiments of before this was asked, which may not."""
 
-EDITION = 4
+EDITION = 5
 """The edition of the arithmetic of verdicts, and of what they may rest on, that new experiments register."""
 
 _CLAIMS = {"superior": "is better than", "non-inferior": "is not worse than", "equivalent": "is as good as"}
@@ -93,7 +93,8 @@ class Experiment:
     """Tasks that nearly repeat one with known results, or another of these: they are not run, and do not count."""
     edition: int = 1
     """By which edition of the arithmetic the numbers of its verdict are computed. In the first the interval was that of
-    a number of tasks fixed in advance; up to the second no task was left out because it nearly repeats another."""
+    a number of tasks fixed in advance; up to the second no task was left out because it nearly repeats another;
+    up to the fourth fewer small edits were known, and any first words could differ."""
 
     @classmethod
     def plan(

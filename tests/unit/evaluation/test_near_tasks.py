@@ -55,6 +55,33 @@ def test_signs_of_arithmetic_are_no_punctuation() -> None:
         assert not Wording(one).repeats(Wording(other)), one
 
 
+AUTHORS = ("Goethe", "Homer", "Thomas Mann", "Jane Austen", "Victor Hugo", "Leo Tolstoy", "Dante", "Ovid", "Cervantes")
+
+
+def test_another_name_at_the_beginning_is_another_question() -> None:
+    about = tasks(*(f"{each} wrote in which language, and in which century did that happen?" for each in AUTHORS))
+    assert copies(about) == []
+    assert len(copies(about, rules=1)) == len(AUTHORS) - 1  # as verdicts of before are verified
+
+
+def test_texts_that_differ_by_accents_differ_if_both_have_some() -> None:
+    """In Vietnamese an accent makes another word; in a text without any it was added."""
+    one, other = (f"Hãy dịch từ sau đây sang tiếng Anh cho tôi nhé: {word}" for word in ("ma", "má"))
+    assert not Wording(one).repeats(Wording(other))
+    assert Wording(QUESTION).repeats(Wording(QUESTION.replace("a", "á")))
+
+
+@pytest.mark.parametrize("other", ["2 * 3 * 4", "2 ** 3 * 4", "2 3 4"])
+def test_signs_of_arithmetic_are_no_markup(other: str) -> None:
+    assert not Wording("2 * 3 ** 4").repeats(Wording(other))
+
+
+def test_upper_case_makes_another_task_where_case_is_part_of_it() -> None:
+    words = tasks(*(f"How many capital letters does this word of our customer have: {word}?" for word in ("aB", "AB")))
+    assert [each.task for each in copies(words)] == ["t1"]
+    assert copies(words, case="keep") == []
+
+
 def test_copies_of_copies_are_copies_of_the_first() -> None:
     many = tasks(QUESTION, f"Hello! {QUESTION}", f"Hello! {QUESTION} Thanks a lot, that is all.", "Something else?")
     assert [(each.task, each.other) for each in copies(many)] == [("t1", "t0"), ("t2", "t0")]

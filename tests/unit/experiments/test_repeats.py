@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seedbed import Dataset, Playbook, Task
+from seedbed.evaluation.datasets.seal import clear
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.experiment import Design, Experiment
 from seedbed.experiments.proof.repeats import Repeats, check_repeats, repeats
 from seedbed.playbooks.library import Library
 from seedbed.storage.memory import MemoryStore
+from seedbed.storage.store import now
 
 QUESTION = "If Ann walks four miles to the old market, how many miles is that in a week?"
 
@@ -32,6 +34,23 @@ def test_copies_are_left_out_unless_they_share_a_source() -> None:
         assert repeats(library, plan, both).left_out == left_out
         assert [each.path for each in check_repeats(library, plan, both, 1.0)] == ["left_out", "mode"] * bool(left_out)
         assert list(check_repeats(library, replace(plan, edition=2), both, 1.0)) == []
+
+
+def test_copies_that_were_cleared_count_each() -> None:
+    both = Dataset((Task("a", {"q": QUESTION}, "28"), Task("b", {"q": QUESTION.replace("walks", "walks,")}, "28")))
+    library, plan = planned(both)
+    clear(library.store, "walks", both.tasks[1], because="the comma matters here", by="ann", clock=now)
+    assert repeats(library, plan, both).left_out == ()
+    assert repeats(library, plan, both, before=0).left_out == ("b",)
+    assert repeats(library, replace(plan, edition=4), both).left_out == ("b",)
+
+
+def test_where_case_is_part_of_a_task_it_is_part_of_its_wording() -> None:
+    both = tuple(Task(word, {"q": f"How many capital letters has this word of ours: {word}?"}) for word in ("aB", "AB"))
+    for case, left_out in (("fold", ("AB",)), ("keep", ())):
+        several = Dataset((both[0], replace(both[1], inputs={"q": f"{both[1].inputs['q']} Thanks a lot."})), case=case)
+        library, plan = planned(several)
+        assert repeats(library, plan, several).left_out == left_out
 
 
 def test_the_reason_names_the_tasks_and_what_to_do() -> None:

@@ -66,9 +66,9 @@ def _latin(word: str) -> str:
     return word.translate(_LOOK_ALIKES)
 
 
-def text_of(inputs: Mapping[str, Any], used: Collection[str] | None = None) -> str:
-    """All that inputs ask as one text, without what makes no difference. `used` is as in `task_key`."""
-    return " \n ".join(_strings(_normal({name: inputs[name] for name in inputs if used is None or name in used})))
+def text_of(inputs: Mapping[str, Any], used: Collection[str] | None = None, case: Case = "fold") -> str:
+    """All that inputs ask as one text, without what makes no difference. `used` and `case` are as in `task_key`."""
+    return " \n ".join(_strings(_normal({name: inputs[name] for name in inputs if used is None or name in used}, case)))
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from seedbed.evaluation import embeddings
-from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.datasets.dataset import Case, Task
 from seedbed.evaluation.datasets.identity import task_key, text_of
-from seedbed.evaluation.datasets.wording import Wording
+from seedbed.evaluation.datasets.wording import RULES, Wording
 
 Hashes = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
@@ -66,9 +66,12 @@ def count_alike(tasks: Sequence[Task], least: float = 0.7) -> int:
     return len({one for one, other in pairs if texts.overlap(one, other) >= least})
 
 
-def copies(tasks: Sequence[Task], used: Collection[str] | None = None) -> list[Near]:
-    """Tasks in the same words as an earlier one, which is the `other`; `used` is as in `task_key`."""
-    texts, every = _Texts([text_of(task.inputs, used) for task in tasks]), np.arange(len(tasks))
+def copies(
+    tasks: Sequence[Task], used: Collection[str] | None = None, case: Case = "fold", *, rules: int = RULES
+) -> list[Near]:
+    """Tasks in the same words as an earlier one, which is the `other`; `used` and `case` are as in `task_key`, and
+    `rules` is the edition of what the same words are."""
+    texts, every = _Texts([text_of(task.inputs, used, case) for task in tasks], rules), np.arange(len(tasks))
     first = list(range(len(tasks)))
 
     def find(one: int) -> int:
@@ -89,6 +92,7 @@ def leaks(
     used: Collection[str] | None = None,
     *,
     by_meaning: bool = False,
+    rules: int = RULES,
 ) -> list[Near]:
     """Tasks that repeat what was seen in slightly other words; `other` is the number of what they repeat.
 
@@ -100,7 +104,7 @@ def leaks(
     """
     if not seen or not tasks:
         return []
-    texts = _Texts([text_of(inputs, used) for inputs in (*(task.inputs for task in tasks), *seen)])
+    texts = _Texts([text_of(inputs, used) for inputs in (*(task.inputs for task in tasks), *seen)], rules)
     ours, theirs = np.arange(len(tasks)), np.arange(len(tasks), len(tasks) + len(seen))
     leaking = {one: (1.0, other) for one, other in texts.containing(ours, theirs) if texts.repeats(one, other)}
     across: dict[int, tuple[float, int]] = {}
@@ -156,9 +160,9 @@ def _same_meaning(texts: _Texts, ours: Places, theirs: Places) -> dict[int, tupl
 class _Texts:
     """Texts as sets of their five-character pieces, rare ones weighing more than common ones."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], rules: int = RULES) -> None:
         self.texts = texts
-        self._wordings = [Wording(text) for text in texts]
+        self._wordings = [Wording(text, rules) for text in texts]
         pieces = [_pieces(each.whole) for each in self._wordings]
         vocabulary, self._counts = np.unique(np.concatenate([*pieces, np.empty(0, np.uint64)]), return_counts=True)
         self._places = [np.searchsorted(vocabulary, each) for each in pieces]

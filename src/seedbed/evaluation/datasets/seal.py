@@ -5,6 +5,7 @@ All three are chained facts: what was decided about tasks before their results w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -83,7 +84,7 @@ def _undivided(tasks: Dataset) -> Dataset:
             name = first[name]
         return name
 
-    for each in copies(tasks.tasks):
+    for each in copies(tasks.tasks, case=tasks.case):
         if (mine := find(source[each.task])) != (theirs := find(source[each.other])):
             first[mine] = theirs
     return Dataset(tuple(replace(task, source=find(source[task.id])) for task in tasks), tasks.splits, tasks.case)
@@ -148,9 +149,9 @@ def clear(store: Store, name: str, task: Task, *, because: str, by: str, clock: 
     store.append([Fact(kind="cleared", key=key, subject=_ref(name), at=clock(), by=by, body=body)])
 
 
-def cleared(store: Store) -> set[Digest]:
-    """The keys of tasks that somebody has looked at and found not to be leaks."""
-    return {fact.key for fact in store.facts(Query(kind="cleared"))}
+def cleared(store: Store, before: float = math.inf) -> set[Digest]:
+    """The keys of tasks that somebody has looked at and found not to be leaks, before that fact was written."""
+    return {fact.key for fact in store.facts(Query(kind="cleared")) if fact.number < before}
 
 
 def without(tasks: Dataset, keys: set[Digest]) -> Dataset:

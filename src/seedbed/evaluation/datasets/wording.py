@@ -15,22 +15,41 @@ LONG = 8
 """A text of so many words that stands whole in another is no coincidence."""
 ADDED, MISSPELLED, BEGINNING = 2, 2, 4
 """So many words may be added anywhere, misspelled, or differ at the very beginning."""
+RULES = 2
+"""The edition of these rules. By the first, any words could differ at the beginning, and markup, accents, Greek letters
+and the form of a number made another text: verdicts of before are verified by it."""
 
 _WORD = re.compile(r"\d+(?:[.,:/]\d+)*|[^\W\d_]+|-(?=\d)|[^\s\w-]|_")
 _SIGNS = frozenset("()[]{}%&*/@#\\")
 _HARD = re.compile(
     r"not?|never|none|nor|without|cannot|(?:do|does|did|is|are|was|were|has|have|had|ca|wo|would|should|could|must|need)nt"
     r"|more|less|fewer|greater|smaller|larger|before|after|above|below|left|right|yes|true|false|and|or|first|last|most"
-    r"|least"
+    r"|least",
+    re.IGNORECASE,
 )
+_GREETING = re.compile(
+    "hello|hi|hey|dear|good|morning|afternoon|evening|day|greetings|please|kindly|thanks?|you|assistant|sir|madam|team"
+    "|friends?|all|everyone|there|folks|ok|okay|so|well|now|a|quick|short|question|task|problem|if|suppose|supposing"
+    "|assume|assuming|imagine|say|let|us|that|tell|me|answer|this|following|the",
+    re.IGNORECASE,
+)
+_ANY = re.compile(".*")
+_TAG = re.compile(
+    r"</?(?:a|b|br|code|div|em|font|h[1-6]|i|li|mark|ol|p|pre|s|small|span|strong|tt|u|ul)(?:\s[^<>]*)?/?>"
+)
+_EMPHASIS = re.compile(r"(?<![\w*_~])([*_~]{1,3})(?=\S)(.+?)(?<=\S)\1(?![\w*_~])")
+_NUMBER = re.compile(r"0*(\d+?)(?:\.0+)?")
+_GREEK = str.maketrans("αβγεηικνορτυχ", "abyenikvoptux")
 
 
 class Wording:
     """The words of a text, by what it asks: punctuation that is no sign of arithmetic or logic does not count."""
 
-    def __init__(self, text: str) -> None:
-        whole = re.sub(r"(?<=\w)['’](?=\w)", "", text)
-        self.words = tuple(word for word in _WORD.findall(whole) if not _is_punctuation(word))
+    def __init__(self, text: str, rules: int = RULES) -> None:
+        whole = re.sub(r"(?<=\w)['’](?=\w)", "", text if rules == 1 else _without_markup(text))
+        self.spelled = tuple(word for word in _WORD.findall(whole) if not _is_punctuation(word))
+        self.words = self.spelled if rules == 1 else tuple(map(_plain, self.spelled))
+        self._rules = rules
 
     @cached_property
     def whole(self) -> str:
@@ -45,6 +64,8 @@ class Wording:
     def repeats(self, other: Wording) -> bool:
         """Whether both are the same words: one stands whole in the other, or has a word or two more; or they have other
         first words, misspellings or another order, and the same hard words in theirs."""
+        if self._differs_in_accents(other):
+            return False
         short, long = sorted((self, other), key=lambda each: len(each.words))
         if short.whole == long.whole or (len(short.words) >= LONG and short.whole in long.whole):
             return True
@@ -57,7 +78,32 @@ class Wording:
             return False
         if len(missing) == len(added) <= MISSPELLED:
             return all(any(_is_misspelled(one, each) for each in added) for one in missing)
-        return _have_other_beginnings(short.words, long.words)
+        return _have_other_beginnings(short.words, long.words, _GREETING if self._rules > 1 else _ANY)
+
+    def _differs_in_accents(self, other: Wording) -> bool:
+        """Whether both are written with accents, and some words with other ones. If only one is, they were added to it,
+        or taken away."""
+        if self.words == self.spelled or other.words == other.spelled:
+            return False
+        ours, theirs = {*self.spelled} - {*other.spelled}, {*other.spelled} - {*self.spelled}
+        return not {word for word in map(_plain, ours) if word.isalpha()}.isdisjoint(map(_plain, theirs))
+
+
+def _without_markup(text: str) -> str:
+    """The text without tags, the signs of emphasis around words, and those of a heading or a list in front."""
+    bare = _TAG.sub("", text).replace("`", "")
+    while (less := _EMPHASIS.sub(r"\2", bare)) != bare:
+        bare = less
+    return re.sub(r"^[#>*\s]+(?=\w)", "", bare)
+
+
+def _plain(word: str) -> str:
+    """A word without accents or Greek letters among Latin ones, or a number without zeros that do not count."""
+    if number := _NUMBER.fullmatch(word):
+        return number[1]
+    if word.isascii() or not re.search("[A-Za-z]", apart := unicodedata.normalize("NFD", word)):
+        return word
+    return "".join(each for each in apart if not unicodedata.combining(each)).translate(_GREEK)
 
 
 def _is_punctuation(word: str) -> bool:
@@ -91,9 +137,10 @@ def _is_misspelled(one: str, other: str) -> bool:
     return len(long) == len(short) + 1 and any(long[:place] + long[place + 1 :] == short for place in range(len(long)))
 
 
-def _have_other_beginnings(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
-    """Whether only the first few words differ, from the very first on, as greetings do."""
+def _have_other_beginnings(short: tuple[str, ...], long: tuple[str, ...], greeting: re.Pattern[str]) -> bool:
+    """Whether only the first few words differ, from the very first on, and all are words of a greeting."""
     if len(short) < LONG or short[0] == long[0]:
         return False
     common = next((n for n in range(len(short)) if short[-1 - n] != long[-1 - n]), len(short))
-    return len(long) - common <= BEGINNING
+    first = (*short[: len(short) - common], *long[: len(long) - common])
+    return len(long) - common <= BEGINNING and all(map(greeting.fullmatch, first))

@@ -7,14 +7,15 @@ winners, add a comma to each, and compare again.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from seedbed.errors import Problem, shown
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.near_tasks import copies, leaks
-from seedbed.evaluation.datasets.seal import seals
+from seedbed.evaluation.datasets.seal import cleared, seals
 from seedbed.experiments.experiment import Experiment, drawn
 from seedbed.experiments.proof.freshness import LEAST, families, first_results
 from seedbed.experiments.proof.held_out import inputs_read
@@ -23,6 +24,8 @@ from seedbed.storage.store import Digest, Store
 
 LEFT_OUT_SINCE = 3
 """The first edition of experiments in which tasks that nearly repeat others are left out."""
+CLEARED_SINCE = 5
+"""The first one in which small edits are known by the second rules of wording, and tasks can be cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ def repeats(library: Library, plan: Experiment, tasks: Dataset, *, before: float
 
     What is left out does not depend on results of the control on these very tasks. Tasks of one source may repeat one
     another: they count as one. The rest of a dataset of which these were held out was never asked about them.
+    Tasks that were cleared are no copies of each other, but still of a known one if they are in the same words.
     """
     control, candidate = library.get(plan.control), library.get(plan.candidate)
     store, read = library.store, inputs_read(control, candidate)
@@ -61,9 +65,18 @@ def repeats(library: Library, plan: Experiment, tasks: Dataset, *, before: float
     first, tried = ({key: each for key, each in known.items() if key not in elsewhere} for known in (first, tried))
     early = {key: each.inputs for key, each in (*first.items(), *tried.items()) if each.number < named}
     late = [each.inputs for key, each in tried.items() if key not in early]
-    twice = [each for each in copies(tasks.tasks, read) if unit[each.task] != unit[each.other]]
-    gone = {each.task for each in (*twice, *leaks(tasks.tasks, [*early.values()], read))}
-    spoiled = {each.task for each in leaks(tasks.tasks, late, read)} - gone
+    new = plan.edition >= CLEARED_SINCE
+    harmless = cleared(store, before) if new else ()
+    cleared_ids = {task.id for task in tasks if harmless and task_key(task.inputs) in harmless}
+    unlike = [task for task in tasks if task.id not in cleared_ids]
+
+    def near(known: Sequence[Mapping[str, Any]]) -> set[str]:
+        alike = leaks(tasks.tasks, known, read, rules=2 if new else 1)
+        return {each.task for each in alike if each.similarity == 1 or each.task not in cleared_ids}
+
+    twice = copies(unlike, read, tasks.case if new else "fold", rules=2 if new else 1)
+    gone = {each.task for each in twice if unit[each.task] != unit[each.other]} | near([*early.values()])
+    spoiled = near(late) - gone
     return Repeats(*(tuple(task.id for task in tasks if task.id in each) for each in (gone, spoiled)))
 
 
