@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatResult
 
 from seedbed.errors import ModelUnavailable, RunError
 from seedbed.models.cards import Model
@@ -262,12 +263,9 @@ async def test_a_stream_nobody_listens_to_any_longer_is_closed() -> None:
 class Inconsistent(Echo):
     """What it says beside its text does not add up from piece to piece."""
 
-    async def _astream(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> Any:
+    async def astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[AIMessageChunk]:
         for text, beside in (("yes", 1), (" it", ["no"]), (" is", {"a": 1})):
-            message = AIMessageChunk(content=text, response_metadata={"beside": beside})
-            yield ChatGenerationChunk(message=message)
+            yield AIMessageChunk(content=text, response_metadata={"beside": beside})
 
 
 async def test_pieces_that_do_not_add_up_lose_no_text() -> None:
