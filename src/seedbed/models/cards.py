@@ -21,7 +21,7 @@ from pydantic import SecretStr, ValidationError
 
 from seedbed.errors import Problem, SettingsError, in_words, shown
 from seedbed.models.prices import look_up
-from seedbed.plugins import load, suggestion
+from seedbed.plugins import load, suggestion, unknown
 from seedbed.settings import Card, reveal, without_secrets
 from seedbed.settings.models import OURS, check_fallbacks
 from seedbed.settings.section import join, unknown_key
@@ -168,10 +168,8 @@ class Registry:
         try:
             return self._models[name]
         except KeyError:
-            known = ", ".join(self._models) or "none"
-            remedy = suggestion(str(name), self._models) or "Add it, or use a known name"
-            problem = Problem("models", f"no model named {shown(name)}", f"one of: {known}", remedy)
-            raise SettingsError([problem]) from None
+            remedy = "Add it, or use a known name"
+            raise SettingsError([unknown("models", name, self._models, remedy, kind="model")]) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._models)

@@ -23,7 +23,7 @@ from pydantic import (
 
 from seedbed import documents
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.plugins import suggestion
+from seedbed.plugins import suggestion, unknown
 from seedbed.settings.alerts import AlertSettings, check_names
 from seedbed.settings.channels import ChannelSettings, Reviewers
 from seedbed.settings.judges import JudgeSettings
@@ -222,8 +222,7 @@ class Settings(Section):
         yield from check_fallbacks({name: card.then for name, card in self.models.items()}, known)
         for name, judge in self.metrics.items():
             if judge.model not in known:
-                wrong, near = f"no model named {shown(judge.model)}", suggestion(judge.model, known)
-                yield Problem(f"metrics.{name}.model", wrong, "one of those under models", near)
+                yield unknown(f"metrics.{name}.model", judge.model, known, kind="model")
         for name in self.channels:
             yield from self.channel(name).check_roles(f"channels.{name}")
 

@@ -341,7 +341,7 @@ def open_workspace(
     memory); models are cards as in the file, or live LangChain chat models. With `real_tools`, tools that change the
     world really act in evaluations and searches too. Raises SettingsError.
     """
-    if not (store is None or isinstance(store, str) or hasattr(store, "facts")):
+    if not (isinstance(store, str | Store | None)):
         remedy = 'Write store="sqlite:///seedbed.db".'
         raise SettingsError([Problem("store", shown(store), "a store or its URL", remedy)])
     expect_type(models, Mapping | None, "models", "models by name", 'Write models={"local": model}.')
