@@ -49,7 +49,7 @@ Details = Callable[[], Json]
 @dataclass(frozen=True, slots=True)
 class RunStart:
     """The conditions of a run, known when it starts. `parent` is the run that opened it, if any. Without `real_tools`,
-    stand-ins act in place of tools that change the world."""
+    simulated tools act in place of those that change the world."""
 
     playbook: Digest
     inputs: Json

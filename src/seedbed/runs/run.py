@@ -165,7 +165,7 @@ class Run:
     replay: Json | None = None
     """For a replay: the run it is `of`, its `mode`, and the counts of its `labels` by kind of step."""
     real_tools: bool = True
-    """Whether tools that change the world acted on it; in evaluations their stand-ins act."""
+    """Whether tools that change the world acted on it; in evaluations simulated tools act."""
 
     @property
     def cost(self) -> str:

@@ -36,8 +36,8 @@ from seedbed.stage.identity import model_identities, shared_limits
 from seedbed.stage.model_choice import Spender, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
+from seedbed.stage.simulated_tools import expect_simulated, permits
 from seedbed.stage.stage import Stage, StageOptions
-from seedbed.stage.stand_ins import expect_stand_ins, permits
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
 from seedbed.storage.store import Digest, Json, Query, Store
@@ -127,7 +127,7 @@ class Runner:
     async def perform_once(
         self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None
     ) -> Run:
-        """The run of that id, performed once for all callers in this and other processes. It is not live: stand-ins of
+        """The run of that id, performed once for all callers in this and other processes. It is not live: simulated
         tools act, unless there are `real_tools`.
 
         An interrupted one is resumed; the next caller tries a failed one again.
@@ -206,8 +206,8 @@ class Runner:
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by):
             identity["source"] = seen
         if self.reaches_tools(playbook):
-            if not self._acts_for_real(playbook) and (stand_ins := self._tool_sources.stand_ins(self.tools)):
-                identity["stand-ins"] = stand_ins
+            if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
+                identity["stand-ins"] = simulated  # stored scores are found by this key
             if stricter := [each.digest for each in bounds().playbooks if each.loosened_by(playbook)]:
                 identity["under"] = sorted(stricter)
         return identity
@@ -226,11 +226,11 @@ class Runner:
             return any(self.reaches_tools(self.library.get(each)) for each in playbook.opened)
         return False
 
-    async def expect_stand_ins(self, playbooks: Iterable[Playbook]) -> None:
+    async def expect_simulated(self, playbooks: Iterable[Playbook]) -> None:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
         if trying := [playbook for playbook in playbooks if not self._acts_for_real(playbook)]:
             tools = (await self._tool_sources.load(self.tools)).values()
-            expect_stand_ins(tool for tool in tools if any(permits(each, tool) for each in trying))
+            expect_simulated(tool for tool in tools if any(permits(each, tool) for each in trying))
 
     def _save(self, playbook: Playbook) -> None:
         """Store a playbook, once."""

@@ -262,7 +262,7 @@ class Channels:
 
         now = self.get(channel)
         served = [each for each in (now.stable, now.canary.playbook if now.canary else None) if each]
-        await runner.expect_stand_ins(map(self._resources.library.get, served))
+        await runner.expect_simulated(map(self._resources.library.get, served))
         return await drill(tasks, units, metric, serve, self.feedback, on_event or (lambda done: None))
 
     # Alerts

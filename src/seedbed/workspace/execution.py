@@ -131,7 +131,7 @@ class Execution:
     async def expect_harmless(self, *playbooks: Playbook) -> None:
         """Refuse, before anything is paid, to run playbooks whose tools would change the world. Raises SettingsError
         with the ways to go on."""
-        await self._resources.runner.expect_stand_ins(playbooks)
+        await self._resources.runner.expect_simulated(playbooks)
 
     def _executor(self, parallel: str | int | None) -> Executor | None:
         """The executor to use; None if that is this event loop. Raises SettingsError."""

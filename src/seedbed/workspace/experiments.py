@@ -12,6 +12,7 @@ from seedbed.errors import PlaybookError, Problem, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.experiments.compare import abort, compare
+from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.forecast import Forecast, forecast
 from seedbed.experiments.live import LiveSource, is_live
@@ -31,7 +32,6 @@ from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.screening.policies import load_policy
 from seedbed.experiments.screening.screening import Screening, read_decisions, screen_policy
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
-from seedbed.experiments.sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.audit import audit
@@ -121,10 +121,10 @@ class Experiments:
             ("control", control, [stable_of(first)]),
             *(("candidate", each, served) for each in candidates),
         ):
-            if playbook is not None and (found := self._resources.playbook(playbook).digest) not in expected:
+            if playbook is not None and (named := self._resources.playbook(playbook).digest) not in expected:
                 remedy = "Leave it out with None: a channel says itself what is compared."
                 names = " or ".join(short(each) for each in expected)
-                raise PlaybookError([Problem(place, short(found), f"{names}, which users get now", remedy)])
+                raise PlaybookError([Problem(place, short(named), f"{names}, which users get now", remedy)])
 
     def _live_verdict(self, on: LiveTraffic, metric: Metric | str, options: Comparing) -> Verdict:
         """The verdict of live traffic, or what it says so far; of several channels, of the one that does best."""

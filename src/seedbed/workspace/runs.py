@@ -15,10 +15,10 @@ from seedbed.errors import DocumentError, NotFound, Problem, RunError, expect_ty
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.estimate import RunEstimate, estimate
-from seedbed.experiments import sessions
+from seedbed.experiments import session_comparison
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.replay.replay import Replayer
-from seedbed.experiments.sessions import Hindsight
+from seedbed.experiments.session_comparison import Hindsight
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
 from seedbed.runs.doubts import CallInDoubt as CallInDoubt
@@ -306,12 +306,12 @@ def compare_sessions(file: Path, a: str, b: str, *, alpha: float = 0.05) -> Hind
     sides, problems = [], list[Problem]()
     for name in (a, b):
         try:
-            sides.append(sessions.select(recorded, name))
+            sides.append(session_comparison.select(recorded, name))
         except DocumentError as wrong:
             problems += wrong.problems
     if problems:
         raise DocumentError(problems, str(file))
-    return sessions.compare_sessions(*sides, alpha=alpha)
+    return session_comparison.compare_sessions(*sides, alpha=alpha)
 
 
 def read_sessions(file: Path) -> tuple[Session, ...]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from seedbed.evolution.protocols import Optimizer
     from seedbed.evolution.searches import Evolution
     from seedbed.evolution.training import Training, TrainingStep
+    from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns
     from seedbed.experiments.options import Comparing
-    from seedbed.experiments.sources import LiveTraffic, PastRuns
     from seedbed.experiments.verdict import Verdict
     from seedbed.models.cards import ChatModel
     from seedbed.release.assignment import Choice

@@ -32,8 +32,8 @@ from seedbed.errors import (
 )
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.experiments.evidence_sources import live
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.sources import live
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall

@@ -12,8 +12,8 @@ from seedbed.errors import DatasetError, NotFound, SettingsError
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS, SearchOptions
+from seedbed.experiments.evidence_sources import live, past_runs
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.sources import live, past_runs
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.workspace import Workspace
