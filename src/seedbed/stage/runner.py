@@ -40,7 +40,7 @@ from seedbed.stage.simulated_tools import expect_simulated, permits
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
-from seedbed.storage.store import Digest, Json, Query, Store
+from seedbed.storage.store import Digest, Feed, Json, Query, Store
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -87,7 +87,14 @@ class Runner:
         """Chooses models for roles that name none, by declared skill and by outcomes."""
         # Loaded when a role needs it: it imports scipy, which takes a while.
         kind: type[Router] = load("seedbed.models.routing.router:Router", "models")
-        return kind.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
+        self._outcomes = Feed(self.store, [Query(kind="outcome")], 0)
+        return kind.from_outcomes(self.models, (fact.body for fact in self._outcomes.read()))
+
+    def learn(self) -> None:
+        """Teach the router the outcomes stored since it last learned. Every verb begins so; none learns half-way."""
+        if "router" in vars(self):
+            for fact in self._outcomes.read():
+                self.router.learn(**fact.body)
 
     def acting(self, library: Library) -> Runner:
         """The same runner for another person: models, limits, tools and work under way are shared."""

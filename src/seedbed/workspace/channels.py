@@ -33,7 +33,9 @@ from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import Monitor
 from seedbed.release.monitor.plan import BASES, CanaryPlan, plan_canary
 from seedbed.release.states import State
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
+from seedbed.stage.model_choice import routing_outcomes
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
@@ -160,7 +162,11 @@ class Channels:
         Of several by the same metric the newest counts. Raises NotFound if there is no such run or exposure.
         """
         name = on if isinstance(on, str) else on.exposure if isinstance(on, Choice) else on.id
-        return feedback(self._resources.library, name, rating, comment, metric=metric)
+        stored, store = feedback(self._resources.library, name, rating, comment, metric=metric), self._resources.store
+        if metric == "rating":
+            with suppress(NotFound):  # a choice without a run
+                store.append(routing_outcomes(store, recall(store, name), rating, self._resources.by))
+        return stored
 
     def _reader(self, channel: str) -> Reader:
         name = channel.removeprefix("channels/")

@@ -168,6 +168,7 @@ class Resources:
         """Performs every run of this workspace, with the tools and the person to ask that there are now."""
         runner = self._runner
         runner.tools, runner.confirm, runner.real_tools = self.tools, self.confirm, self.real_tools
+        runner.learn()
         return runner
 
     @cached_property
