@@ -74,7 +74,7 @@ async def test_a_score_that_does_not_follow_from_the_output_is_named(database: P
         verdict = await space.compare(OLD, NEW, on=tasks(range(30)))
     edit(database, "UPDATE facts SET value = 1 - value WHERE kind = 'cell'")
     with closing(opened(database)) as space:
-        assert "by its output" in problems(space, verdict.experiment)
+        assert "by its run" in problems(space, verdict.experiment)
 
 
 @pytest.mark.parametrize("column", ["value", "subject", "at", "by", "tags", "parents", "commitment"])
