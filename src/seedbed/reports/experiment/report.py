@@ -54,8 +54,8 @@ STATISTIC_MEANING = {
 
 BY_TAG = (
     "Each interval is for its tag alone: of 20, about one misses. Do not base decisions on parts without a finding: of "
-    "many parts, some differ by chance. Their intervals assume a number of tasks fixed in advance. A task with several tags counts towards each, and so does a source whose tasks "
-    "have several."
+    "many parts, some differ by chance. Their intervals assume a number of tasks fixed in advance. A task with several "
+    "tags counts towards each, and so does a source whose tasks have several."
 )
 
 AFTER_VERDICT = (
