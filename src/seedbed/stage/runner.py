@@ -210,7 +210,8 @@ class Runner:
         """All but the playbook that decides what its runs are: models, the source of its program and tools, what stands
         in for tools, and rules beyond its own."""
         identity = self.model_identities(playbook)
-        if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by):
+        listed = self._tool_sources.listed() if playbook.program else ()
+        if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
         if self.reaches_tools(playbook):
             if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
