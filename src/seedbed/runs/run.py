@@ -166,6 +166,8 @@ class Run:
     """For a replay: the run it is `of`, its `mode`, and the counts of its `labels` by kind of step."""
     real_tools: bool = True
     """Whether tools that change the world acted on it; in evaluations their stand-ins act."""
+    quality: str = ""
+    """`maximum` if the best models were wanted for all of it."""
 
     @property
     def cost(self) -> str:

@@ -8,10 +8,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seedbed.errors import NotFound, RunTaken, SeedbedError
-from seedbed.models.calling.limits import ModelLimits
+from seedbed.errors import NotFound, RunTaken, SeedbedError, Stopped
+from seedbed.models.calling.limits import ModelLimits, Reserve
 from seedbed.models.cards import Registry
 from seedbed.parallel.shared_work import SharedWork
 from seedbed.playbooks.library import Library
@@ -27,7 +27,8 @@ from seedbed.runs.run import Run, RunEvent
 from seedbed.runs.worker_presence import Heartbeat
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
-from seedbed.spending.quota import Spending, SpendingNotice
+from seedbed.spending.notices import SpendingNotice
+from seedbed.spending.quota import Spending
 from seedbed.spending.stop import Stop
 from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.bounds import RunBounds, bounded, bounds
@@ -46,6 +47,19 @@ if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
 
 OnEvent = Callable[[RunEvent], None]
+
+
+class RunLabels(NamedTuple):
+    """What a caller decides about a run besides what is performed: its id, what it counts against, and whether the
+    best models are wanted."""
+
+    id: str = ""
+    scopes: tuple[str, ...] = ()
+    quality: str = ""
+
+
+NO_LABELS = RunLabels()
+
 
 FIRST_LOOK_SECONDS = 0.02
 """When to check first for the end of a run that another worker performs; then less often, up to once a second."""
@@ -72,7 +86,7 @@ class Runner:
         self.limits = ModelLimits(shared=shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
         self.stop = Stop(self.store)
-        self._spender = Spender(self.stop.check, any_price=self.settings.limits.unknown_prices == "allow")
+        self._any_price = self.settings.limits.unknown_prices == "allow"
         self._admission = AdmissionControl(self.settings.limits.concurrent_runs)
         self._shared: dict[str, SharedWork[Run]] = {}
         self._saved: set[Digest] = set()
@@ -114,13 +128,14 @@ class Runner:
         *,
         max_cost_usd: float | None = None,
         on_event: OnEvent | None = None,
-        run: str = "",
+        run: RunLabels = NO_LABELS,
     ) -> Run:
-        """Perform a new run, under the id `run` if one is given. `on_event` receives its answers as they arrive."""
+        """Perform a new run. `on_event` receives its answers as they arrive."""
         async with self._admission:  # before any work: a thousand runs at once begin one after the other
             self._save(playbook)
             start = self._live_start(playbook, inputs, seed, max_cost_usd)
-            recorder, ledger = self._recorder(start, run), Ledger(max_cost_usd, within=bounds().ledger)
+            start = replace(start, tags=run.scopes, quality=run.quality)
+            recorder, ledger = self._recorder(start, run.id), Ledger(max_cost_usd, within=bounds().ledger)
             async with self._staged(playbook, recorder, ledger, on_event) as stage:
                 return await perform(stage, recorder.inputs)
 
@@ -318,6 +333,7 @@ class Runner:
             recorder = self._resumed(run, source)
         else:
             start = self._start(chosen, inputs, above.seed, parent=above.id, real_tools=above.real_tools)
+            start = replace(start, quality=above.quality)
             recorder = self._recorder(start, run, source)
         async with self._staged(chosen, recorder, parent.ledger, parent.on_event, parent=parent) as stage:
             return await perform(stage, recorder.inputs)
@@ -342,9 +358,12 @@ class Runner:
         strict, reached = strict_record(recorder), has_program or playbook.program is not None
         if not strict:
             await self.stop.check()
-            if not self._spender.any_price:
-                expect_prices(playbook, self.models.__getitem__, ledger, self.settings.quota)
-        expense = None if strict or parent else self.spent.start(recorder.id)
+        share = parent.spender.share if parent else None
+        if not strict and share is None:
+            share = await self.spent.start(recorder.id, scopes=recorder.tags, opened=bool(recorder.parent))
+        limited = ledger.needs_prices or (share is not None and share.is_limited)
+        if not strict and not self._any_price:
+            expect_prices(playbook, self.models.__getitem__, limited=limited)
         above = (parent.playbook, *parent.above) if parent else self._playbooks_above(recorder)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder.id, self.store)
         self._left = [claims for claims in self._left if not claims.leave()]
@@ -364,8 +383,8 @@ class Runner:
                     depth=parent.depth + 1 if parent else 0,
                     above=above,
                     taken=parent.taken if parent else None,
-                    spender=self._spender,
-                    on_start=partial(self.spent.confirm, expense) if expense else None,
+                    spender=Spender(partial(self._check, recorder), share, self.library.by, any_price=self._any_price),
+                    on_start=share.confirm if share and not parent else None,
                     run_time=self.settings.limits.run_time,
                 )
                 with bounded(within):
@@ -376,10 +395,28 @@ class Runner:
         finally:
             if recorder.claims.held:  # the store could not be reached
                 self._left.append(recorder.claims)
-            if expense:
-                self.spent.end(expense, recorder.paid_usd)
+            if share and not parent:
+                await share.end(self.library.by)
                 if self.tell and (news := await self.spent.news()):
                     await self.tell(news)
+
+    async def _check(self, recorder: Recorder) -> None:
+        """Raise Stopped if a stop holds. The run has then ended, even if its program catches that."""
+        try:
+            await self.stop.check()
+        except Stopped as stopped:
+            raise recorder.claims.stop(stopped) from None
+
+    @asynccontextmanager
+    async def paying(self) -> AsyncIterator[Reserve]:
+        """A Reserve for requests outside of any run: a stop holds for them, and the quotas in money."""
+        await self.stop.check()
+        share = await self.spent.start(opened=True)
+        try:
+            spender = Spender(self.stop.check, share, self.library.by, any_price=self._any_price)
+            yield spender.reserve_from(Ledger(), last=True)
+        finally:
+            await share.end(self.library.by)
 
     def _confirmer(self) -> Person:
         """Who confirms an action where a rule demands it."""

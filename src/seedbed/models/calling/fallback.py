@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 from typing import Literal
 
-from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
+from seedbed.errors import BudgetSpent, ModelUnavailable, QuotaSpent, RunError, Why, shown
 from seedbed.models.calling.bills import REST_SECONDS, is_impossible, overbilled
 from seedbed.models.calling.hedging import first_answer
 from seedbed.models.calling.limits import ModelLimits, Reserve, free
@@ -191,6 +191,8 @@ class ModelCall:
         while breaker.lets_in:
             try:
                 outcome = await self._pay(model)
+            except QuotaSpent:
+                raise  # another model would not help
             except BudgetSpent as spent:
                 self._rejected[model.name] = _Rejected(str(spent), "budget")
                 return None
