@@ -105,3 +105,4 @@ class SpendingNotices:
                 details = {"usd": now, f"dearest_{name}_usd": max(before)}
                 key = f"spending/{self._environment}/unusual/{name}/{at:%Y-%m-%d}"
                 self.add(SpendingNotice(key, "unusual_spending", message, details, at))
+                return
