@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import NotFound, RunTaken, SeedbedError, Stopped
-from seedbed.models.calling.limits import ModelLimits, Reserve
+from seedbed.errors import NotFound, RunTaken, SeedbedError
+from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Registry
 from seedbed.parallel.shared_work import SharedWork
 from seedbed.playbooks.library import Library
@@ -23,15 +23,15 @@ from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder, RunStart
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
-from seedbed.runs.run import Run, RunEvent
+from seedbed.runs.run import NO_LABELS, Run, RunEvent, RunLabels
 from seedbed.runs.worker_presence import Heartbeat
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.spending.notices import SpendingNotice
-from seedbed.spending.quota import Spending
+from seedbed.spending.quota import QuotaShare, Spending
 from seedbed.spending.stop import Stop
 from seedbed.stage.admission import AdmissionControl
-from seedbed.stage.bounds import RunBounds, bounded, bounds
+from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import model_identities, shared_limits
 from seedbed.stage.model_choice import Spender, expect_prices
@@ -47,18 +47,6 @@ if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
 
 OnEvent = Callable[[RunEvent], None]
-
-
-class RunLabels(NamedTuple):
-    """What a caller decides about a run besides what is performed: its id, what it counts against, and whether the
-    best models are wanted."""
-
-    id: str = ""
-    scopes: tuple[str, ...] = ()
-    quality: str = ""
-
-
-NO_LABELS = RunLabels()
 
 
 FIRST_LOOK_SECONDS = 0.02
@@ -86,7 +74,6 @@ class Runner:
         self.limits = ModelLimits(shared=shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
         self.stop = Stop(self.store)
-        self._any_price = self.settings.limits.unknown_prices == "allow"
         self._admission = AdmissionControl(self.settings.limits.concurrent_runs)
         self._shared: dict[str, SharedWork[Run]] = {}
         self._saved: set[Digest] = set()
@@ -133,8 +120,7 @@ class Runner:
         """Perform a new run. `on_event` receives its answers as they arrive."""
         async with self._admission:  # before any work: a thousand runs at once begin one after the other
             self._save(playbook)
-            start = self._live_start(playbook, inputs, seed, max_cost_usd)
-            start = replace(start, tags=run.scopes, quality=run.quality)
+            start = self._live_start(playbook, inputs, seed, max_cost_usd, run)
             recorder, ledger = self._recorder(start, run.id), Ledger(max_cost_usd, within=bounds().ledger)
             async with self._staged(playbook, recorder, ledger, on_event) as stage:
                 return await perform(stage, recorder.inputs)
@@ -259,12 +245,14 @@ class Runner:
         models = self.model_identities(playbook)
         return RunStart(playbook.digest, inputs, seed, models, parent, real_tools=real_tools)
 
-    def _live_start(self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None) -> RunStart:
+    def _live_start(
+        self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None, labels: RunLabels = NO_LABELS
+    ) -> RunStart:
         """The start of a live run; one that a program performs is below its run, and no more real than that."""
         now = bounds()
         parent = now.run if now.store is self.store else ""
         start = self._start(playbook, inputs, seed, parent=parent, real_tools=now.real_tools)
-        return replace(start, max_cost_usd=max_cost_usd)
+        return replace(start, max_cost_usd=max_cost_usd, tags=labels.scopes, quality=labels.quality)
 
     def _recorder(self, start: RunStart, run: str = "", source: ReplaySource | None = None) -> Recorder:
         """The record of a new run; a replay if there is a source of answers."""
@@ -333,8 +321,7 @@ class Runner:
             recorder = self._resumed(run, source)
         else:
             start = self._start(chosen, inputs, above.seed, parent=above.id, real_tools=above.real_tools)
-            start = replace(start, quality=above.quality)
-            recorder = self._recorder(start, run, source)
+            recorder = self._recorder(replace(start, quality=above.quality), run, source)
         async with self._staged(chosen, recorder, parent.ledger, parent.on_event, parent=parent) as stage:
             return await perform(stage, recorder.inputs)
 
@@ -361,10 +348,11 @@ class Runner:
         share = parent.spender.share if parent else None
         if not strict and share is None:
             share = await self.spent.start(recorder.id, scopes=recorder.tags, opened=bool(recorder.parent))
-        limited = ledger.needs_prices or (share is not None and share.is_limited)
-        if not strict and not self._any_price:
+        spender = parent.spender if parent else self.spender(share)
+        if not strict and not spender.any_price:
+            limited = ledger.needs_prices or (share is not None and share.is_limited)
             expect_prices(playbook, self.models.__getitem__, limited=limited)
-        above = (parent.playbook, *parent.above) if parent else self._playbooks_above(recorder)
+        above = (parent.playbook, *parent.above) if parent else playbooks_above(recorder, self.library)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder.id, self.store)
         self._left = [claims for claims in self._left if not claims.leave()]
         try:
@@ -383,7 +371,7 @@ class Runner:
                     depth=parent.depth + 1 if parent else 0,
                     above=above,
                     taken=parent.taken if parent else None,
-                    spender=Spender(partial(self._check, recorder), share, self.library.by, any_price=self._any_price),
+                    spender=spender,
                     on_start=share.confirm if share and not parent else None,
                     run_time=self.settings.limits.run_time,
                 )
@@ -400,35 +388,13 @@ class Runner:
                 if self.tell and (news := await self.spent.news()):
                     await self.tell(news)
 
-    async def _check(self, recorder: Recorder) -> None:
-        """Raise Stopped if a stop holds. The run has then ended, even if its program catches that."""
-        try:
-            await self.stop.check()
-        except Stopped as stopped:
-            raise recorder.claims.stop(stopped) from None
-
-    @asynccontextmanager
-    async def paying(self) -> AsyncIterator[Reserve]:
-        """A Reserve for requests outside of any run: a stop holds for them, and the quotas in money."""
-        await self.stop.check()
-        share = await self.spent.start(opened=True)
-        try:
-            spender = Spender(self.stop.check, share, self.library.by, any_price=self._any_price)
-            yield spender.reserve_from(Ledger(), last=True)
-        finally:
-            await share.end(self.library.by)
+    def spender(self, share: QuotaShare | None) -> Spender:
+        """How requests are paid for that count against that share of the quotas."""
+        any_price = self.settings.limits.unknown_prices == "allow"
+        return Spender(self.stop.check, share, self.library.by, any_price=any_price)
 
     def _confirmer(self) -> Person:
         """Who confirms an action where a rule demands it."""
         if self.confirm is None:
             return self._person
         return person(self.confirm, self.settings.confirm, self.store, self.library.by)
-
-    def _playbooks_above(self, recorder: Recorder) -> tuple[Playbook, ...]:
-        """The playbooks that bound a run: those around it, and those of the runs above one that is resumed directly."""
-        playbooks, run = list(bounds().playbooks), recorder.parent if recorder.resumed else ""
-        while run:
-            above = recall(self.store, run)
-            playbooks.append(self.library.get(above.playbook))
-            run = above.parent
-        return tuple(dict.fromkeys(playbooks))

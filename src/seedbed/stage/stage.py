@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, QuotaSpent, RunError
+from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, QuotaSpent, RunError, Stopped
 from seedbed.models.calling.fallback import Discard, ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
@@ -154,7 +154,7 @@ class Stage:
                     emit_turn(role, answer)
             except Exception as error:
                 await self._record_failure(name, role, error, ledger)
-                if isinstance(error, QuotaSpent):  # the run has ended, even if its program catches that
+                if isinstance(error, QuotaSpent | Stopped):  # the run has ended, even if its program catches that
                     self.recorder.claims.stop(error)
                 raise
             self.recorder.paid_usd += answer.cost_usd
@@ -275,8 +275,11 @@ class Stage:
                 latency_seconds=seconds,
             ).body()
 
-        if self.spender.check:
-            await self.spender.check()
+        try:
+            if self.spender.check:
+                await self.spender.check()
+        except Stopped as stopped:
+            raise self.recorder.claims.stop(stopped) from None
         call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
         if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
             await work()

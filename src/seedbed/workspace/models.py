@@ -12,7 +12,7 @@ from seedbed.models.providers import embedded
 from seedbed.models.routing.outcomes import helps, table
 from seedbed.runs.history import model_speeds
 from seedbed.settings import without_secrets
-from seedbed.spending.ledger import USUAL_TOKENS, Reservation, most_tokens
+from seedbed.spending.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
 from seedbed.storage.store import Json, Query
 from seedbed.workspace.resources import Resources
 
@@ -85,14 +85,17 @@ class Models:
     @asynccontextmanager
     async def _paid(self, name: str, messages: list[Message], max_tokens: int | None) -> AsyncIterator[Reservation]:
         """Reserve what a request can cost. One that breaks off may have cost all of it."""
-        model = self[name]
-        async with (
-            self._resources.runner.paying() as reserve,
-            reserve(model, messages, max_tokens) as reservation,
-        ):
-            longest = sum(most_tokens(message.text) for message in messages), reservation.max_tokens or USUAL_TOKENS
-            reservation.spent_usd = model.cost_usd(*longest) or 0.0
-            yield reservation
+        model, runner = self[name], self._resources.runner
+        await runner.stop.check()
+        share = await runner.spent.start(opened=True)
+        reserve = runner.spender(share).reserve_from(Ledger(), last=True)
+        try:
+            async with reserve(model, messages, max_tokens) as reservation:
+                longest = sum(most_tokens(message.text) for message in messages), reservation.max_tokens or USUAL_TOKENS
+                reservation.spent_usd = model.cost_usd(*longest) or 0.0
+                yield reservation
+        finally:
+            await share.end(self._resources.by)
 
     def outcomes(self) -> tuple[list[Json], Json]:
         """What was learned of each model at each type of task, and whether choosing among them helps."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from seedbed import plugins
 from seedbed.errors import Problem, SeedbedError, SettingsError, StoreError, expect_type, shown
 from seedbed.models.routing.request import QualityLevel
+from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
-from seedbed.stage.runner import RunLabels
 from seedbed.storage.dry_run import DryRunStore
 from seedbed.storage.store import Fact, Ref, Store
 from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed

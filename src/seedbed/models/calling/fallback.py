@@ -191,9 +191,9 @@ class ModelCall:
         while breaker.lets_in:
             try:
                 outcome = await self._pay(model)
-            except QuotaSpent:
-                raise  # another model would not help
             except BudgetSpent as spent:
+                if isinstance(spent, QuotaSpent):
+                    raise  # another model would not help
                 self._rejected[model.name] = _Rejected(str(spent), "budget")
                 return None
             if not isinstance(outcome, ModelUnavailable):
@@ -290,8 +290,7 @@ class ModelCall:
 
     async def _request(self, model: Model, reservation: Reservation) -> Reply | ModelUnavailable:
         """One request. A mistake of ours is raised, any other failure is noted and returned."""
-        clock, started = self.limits.clock, self.limits.clock()
-        self._pieces = []
+        clock, started, self._pieces = self.limits.clock, self.limits.clock(), []
         sampling = replace(self.sampling, max_tokens=reservation.max_tokens)
         try:
             if self.on_piece is None:
