@@ -16,7 +16,7 @@ from importlib.metadata import version
 from itertools import count
 from typing import Any, Literal, Self
 
-from seedbed.errors import InDoubt, NotFound, RunError, RunTaken, StoreError
+from seedbed.errors import InDoubt, NotFound, QuotaSpent, RunError, RunTaken, Stopped, StoreError
 from seedbed.redaction import REDACTED, redact, redacted
 from seedbed.runs.claims import Claims, announced_calls, claims_of
 from seedbed.runs.history import (
@@ -58,9 +58,13 @@ class RunStart:
     parent: str = ""
     max_cost_usd: float | None = None
     real_tools: bool = True
+    quality: str = ""
+    """`maximum` if the best models are wanted."""
+    tags: tuple[str, ...] = ()
 
     def body(self) -> Json:
         body: Json = json_copy({name: getattr(self, name) for name in START_FIELDS})
+        body |= {"quality": self.quality} if self.quality else {}
         return body if self.real_tools else {**body, "real_tools": False}
 
 
@@ -91,7 +95,7 @@ class Recorder:
         self.seed = start.seed
         self.parent = start.parent
         self.max_cost_usd = start.max_cost_usd
-        self.real_tools = start.real_tools
+        self.real_tools, self.quality, self.tags = start.real_tools, start.quality, start.tags
         self.turns: list[Turn] = []
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
@@ -285,7 +289,9 @@ class Recorder:
         except RunTaken:  # whoever took it records how it ends
             raise
         except Exception as error:
-            if isinstance(error, InDoubt | StoreError):  # the program of this run must not go on without it
+            if isinstance(
+                error, InDoubt | StoreError | Stopped | QuotaSpent
+            ):  # the program of this run must not go on without it
                 self.claims.stop(error)
             with suppress(NotFound):  # it may not even have begun
                 await store(recall(self._journal.store, run))
@@ -365,13 +371,14 @@ class Recorder:
             raise self.claims.stop(lost) from None
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:
-        return ()
+        return self.tags if kind in ("start", "run") else ()
 
 
 def conditions(start: Fact) -> RunStart:
     """The conditions of a run, from the fact it began with."""
     known = RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
-    return replace(known, real_tools=start.body.get("real_tools", True))
+    about = start.body.get("real_tools", True), start.body.get("quality", "")
+    return replace(known, real_tools=about[0], quality=about[1], tags=start.tags)
 
 
 @cache

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, RunError
+from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, QuotaSpent, RunError, Stopped
 from seedbed.models.calling.fallback import Discard, ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
@@ -60,7 +60,7 @@ class StageOptions:
     above: Sequence[Playbook] = ()
     taken: list[tuple[str, Json]] | None = None
     spender: Spender = field(default_factory=Spender)
-    on_start: Callable[[], None] | None = None
+    on_start: Callable[[], Awaitable[None]] | None = None
     run_time: timedelta | None = None
 
 
@@ -96,7 +96,7 @@ class Stage:
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
-        self._open_run, self._spender = options.open_run, options.spender
+        self._open_run, self.spender = options.open_run, options.spender
         self.on_start, self.run_time = options.on_start, options.run_time
         self._draws = count()
         if recorder.resumed and not self.depth and self.ledger.is_limited:
@@ -126,7 +126,7 @@ class Stage:
         may spend what was reserved for it. Raises BudgetSpent, ModelUnavailable.
         """
         speaker = self._role(role)
-        requirements = ModelRequirements.of(speaker, step)
+        requirements = ModelRequirements.of(speaker, step, self.recorder.quality)
         name = step if isinstance(step, str) else step.name
         label = name or role
         instructions = speaker.system if system is None else system
@@ -145,7 +145,7 @@ class Stage:
                 messages,
                 self._limits,
                 requirements.needs,
-                self._spender.reserve_from(ledger, last),
+                self.spender.reserve_from(ledger, last),
                 Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop),
                 self._pieces_of(replace(event, model=chain[0])),
             )
@@ -155,6 +155,8 @@ class Stage:
                     emit_turn(role, answer)
             except Exception as error:
                 await self._record_failure(name, role, error, ledger)
+                if isinstance(error, QuotaSpent | Stopped):  # the run has ended, even if its program catches that
+                    self.recorder.claims.stop(error)
                 raise
             self.recorder.paid_usd += answer.cost_usd
             return turn_of(name, role, messages, self.seed, answer).body()
@@ -277,8 +279,11 @@ class Stage:
                 latency_seconds=seconds,
             ).body()
 
-        if self._spender.check:
-            await self._spender.check()
+        try:
+            if self.spender.check:
+                await self.spender.check()
+        except Stopped as stopped:
+            raise self.recorder.claims.stop(stopped) from None
         call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
         if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
             await work()

@@ -23,7 +23,8 @@ from seedbed.playbooks.values import is_number, is_whole
 from seedbed.playbooks.warnings import foreign_program, idle_rules, unused_inputs
 from seedbed.plugins import load, unknown
 from seedbed.settings import ChannelSettings, Settings
-from seedbed.spending.quota import Spending, SpendingNotice
+from seedbed.spending.notices import SpendingNotice
+from seedbed.spending.quota import Spending, scopes_of
 from seedbed.stage.confirmation import Confirm, Person, Prompt
 from seedbed.stage.program import Program, with_program
 from seedbed.stage.runner import Runner
@@ -235,6 +236,11 @@ class Resources:
         if channel not in names:
             remedy = "Add it under channels in the workspace file, or release a playbook to it."
             raise NotFound(unknown("channel", channel, names, remedy, kind="channel"))
+
+    def scopes(self, playbook: AnyPlaybook, key: str | None) -> tuple[str, ...]:
+        """What a run counts against besides the workspace: the channel that it names, and its user there."""
+        channel = str(playbook).removeprefix("channels/") if isinstance(playbook, str) else ""
+        return scopes_of(channel, key) if channel in self.settings.channels else ()
 
     def protection(self, channel: str) -> ChannelSettings:
         """What protects a channel. Raises SettingsError for one that is not declared and has no release."""
