@@ -18,7 +18,7 @@ from seedbed.runs.history import ends_of, start_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.run import Call
 from seedbed.runs.worker_presence import is_alive, may_count_as_gone, seconds
-from seedbed.storage.store import Fact, Json, Query, Store, digest, now
+from seedbed.storage.store import Fact, Json, Query, Store, digest, now, short
 
 NO_WORKER = ""
 
@@ -200,10 +200,10 @@ class Claims:
         return error
 
     def _taken(self) -> RunTaken:
-        return RunTaken(f"run {self._run[:10]}: found that another worker has taken it; expected it to be free")
+        return RunTaken(f"run {short(self._run)}: found that another worker has taken it; expected it to be free")
 
     def _doubt(self, key: str, problem: str) -> InDoubt:
-        run = self._run[:10]
+        run = short(self._run)
         return InDoubt(
             f"run {run}: {problem}; it may have happened. Check whether it did, then: "
             f"seedbed runs settle {run} {idempotency_key(key)[:10]} done|not-done --because REASON, and "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
@@ -33,7 +32,7 @@ from seedbed.runs.history import (
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
-from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
+from seedbed.storage.store import Digest, Fact, Json, Query, canonical, child_id, digest, new_id, short
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
 TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
@@ -86,7 +85,7 @@ class Recorder:
         run: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.id = run or uuid.uuid4().hex
+        self.id = run or new_id()
         self.playbook = start.playbook
         self.seed = start.seed
         self.parent = start.parent
@@ -120,7 +119,7 @@ class Recorder:
         """The recorder of a run that was interrupted or failed. Raises NotFound or RunError."""
         start = start_of(journal.store, run)
         if "replay" in start.body:  # a replay must not change the world, which a live run may
-            raise RunError(f"run {run[:10]}: found a replay; expected a live run. Replay it again")
+            raise RunError(f"run {short(run)}: found a replay; expected a live run. Replay it again")
         recorder = cls(journal, conditions(start), by=by, run=run)
         recorder._restore(start)
         return recorder
@@ -130,14 +129,14 @@ class Recorder:
         store, run = self._journal.store, self.id
         ends = ends_of(store, run)
         if ends and ends[-1].body["status"] == "completed":
-            raise RunError(f"run {run[:10]}: found it complete; expected one that was interrupted or failed")
+            raise RunError(f"run {short(run)}: found it complete; expected one that was interrupted or failed")
         self._started, self._ends, self.claims.number = start.at, len(ends), len(claims_of(store, run))
         self._number = start.number
         self.resumed = True
         self._load()
         if any(REDACTED in canonical(body) for body in (self._start, *self._known.values())):
             raise RunError(
-                f"run {run[:10]}: found a record from which a secret was taken out, so its steps cannot be repeated "
+                f"run {short(run)}: found a record from which a secret was taken out, so its steps cannot be repeated "
                 "exactly; expected a whole one. Start a new run"
             )
 
@@ -279,7 +278,7 @@ class Recorder:
         if key in self._known:
             self.children.append(Child(**self._known[key]))
             return self.children[-1]
-        run = uuid.uuid5(uuid.UUID(self.id), first).hex
+        run = child_id(self.id, first)
         try:
             done = await work(run)
         except RunTaken:  # whoever took it records how it ends

@@ -40,7 +40,7 @@ from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.stand_ins import expect_stand_ins, permits
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
-from seedbed.storage.store import Digest, Json, Query, Store
+from seedbed.storage.store import Digest, Json, Query, Store, short
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -168,7 +168,7 @@ class Runner:
         if (holder := holder_of(self.store, run)) and is_taken(self.store, run):
             machine, pid, *_ = holder.worker.split("/")
             raise RunTaken(
-                f"run {run[:10]}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
+                f"run {short(run)}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
                 "be free. Wait for its end, or end that process first"
             )
         recorder = self._resumed(run)

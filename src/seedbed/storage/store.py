@@ -8,7 +8,9 @@ so that a single edited byte is detected.
 from __future__ import annotations
 
 import math
+import secrets
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -269,6 +271,21 @@ def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def new_id() -> str:
+    """An id for what happens now, such as a live run: `t` and a UUID of version 7. Such ids sort by time, so that new
+    ones lie side by side in an index, however large it is."""
+    millis, rest = divmod(time.time_ns(), 1_000_000)
+    return f"t{millis << 80 | 7 << 76 | (rest << 12) // 1_000_000 << 64 | 2 << 62 | secrets.randbits(62):032x}"
+
+
+def child_id(parent: str, request: str) -> str:
+    """The id of a run that another one opens: the same whenever that one is resumed. It begins with the time of its
+    parent, if the parent's does."""
+    if parent.startswith("t"):
+        return parent[:13] + digest("child", [parent, request])[3:23]
+    return uuid.uuid5(uuid.UUID(parent), request).hex
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

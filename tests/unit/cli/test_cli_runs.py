@@ -79,7 +79,7 @@ def test_a_run_shows_what_was_decided_and_opened_in_the_order_of_happening(opene
     told = (
         "user: first?",
         "decided label: open it, because it is long",
-        f"opened {child['run'][:10]} by open, ",
+        f"opened {short(child['run'])} by open, ",
         "remark that was all",
         "user: last?",
         "2 turns",
@@ -195,6 +195,7 @@ def test_a_run_that_was_interrupted_goes_on(space: Path, seedbed: Seedbed) -> No
 DESK = """
 from pathlib import Path
 from seedbed.stage.tools import tool
+from seedbed.storage.store import short
 
 @tool(changes=True)
 async def refund(order: str) -> str:
