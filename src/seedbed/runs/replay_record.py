@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Self
 from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Missed, ReplayLabel, ReplayMode
 from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Details, Recorder, RunStart, conditions, json_copy
+from seedbed.runs.recorder import Details, Recorder
 from seedbed.runs.run import Child, Run, RunStatus
+from seedbed.runs.run_start import RunStart, conditions, json_copy
 from seedbed.storage.store import Json, Query, Store, child_id, short
 
 

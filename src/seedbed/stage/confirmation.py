@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias, runtime_checkable
 
 from seedbed.errors import NotFound, Problem, RunError, shown
-from seedbed.runs.recorder import json_copy
+from seedbed.runs.run_start import json_copy
 from seedbed.settings import ConfirmSettings
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest, now, short
 

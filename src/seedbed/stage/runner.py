@@ -21,9 +21,10 @@ from seedbed.runs.cassette import ReplayMode
 from seedbed.runs.claims import Claims, holder_of, is_taken
 from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import Run, RunEvent
+from seedbed.runs.run_start import RunStart
 from seedbed.runs.worker_presence import Heartbeat
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger

@@ -50,6 +50,9 @@ class Fact:
     which this one derives, `tags` are exact words to find it by. The store sets the rest: `number`, the position in it;
     `salt` and `commitment`, which stand for the body in every proof; and, on some, `link`, the hash that binds it and
     the facts before it to all earlier ones (see `chain`).
+
+    A fact is not added while the store has one of those that `unless` names, each by its kind and key. That is decided
+    in the transaction that adds it, and not stored.
     """
 
     kind: str
@@ -65,6 +68,7 @@ class Fact:
     link: str = field(default="", compare=False)
     salt: str = field(default="", compare=False, repr=False)
     commitment: str = field(default="", compare=False, repr=False)
+    unless: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.at.tzinfo is None:
@@ -131,7 +135,8 @@ class Store(Protocol):
         """The content with this digest. Raises NotFound, or StoreDamaged if its text does not match the digest."""
 
     def append(self, facts: Iterable[Fact]) -> int:
-        """Add facts, all or none, and return how many were new: a key already known is not added twice."""
+        """Add facts, all or none, and return how many were new: a key already known is not added twice, nor a fact
+        that gives way to another (see `Fact.unless`)."""
 
     def facts(self, query: Query) -> Iterator[Fact]: ...
 

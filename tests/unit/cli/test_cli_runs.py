@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from command_line import BETTER, WORKSPACE, Seedbed, keeps_promise, promised, write
 
+from seedbed.storage.store import short
+
 
 def test_the_newest_runs_come_first(space: Path, seedbed: Seedbed) -> None:
     ids = [seedbed("run", "sorter.yaml", f"text=number {each}", "--json").json["run"] for each in range(3)]
@@ -195,7 +197,6 @@ def test_a_run_that_was_interrupted_goes_on(space: Path, seedbed: Seedbed) -> No
 DESK = """
 from pathlib import Path
 from seedbed.stage.tools import tool
-from seedbed.storage.store import short
 
 @tool(changes=True)
 async def refund(order: str) -> str:

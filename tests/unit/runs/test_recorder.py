@@ -12,8 +12,9 @@ import pytest
 from seedbed.errors import NotFound, RunError, StoreError
 from seedbed.runs.history import recall, recent
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Failure, Turn
+from seedbed.runs.run_start import RunStart
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Json, Query, Store
