@@ -21,9 +21,10 @@ from seedbed.runs.cassette import ReplayMode
 from seedbed.runs.claims import Claims, holder_of, is_taken
 from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import NO_LABELS, Run, RunEvent, RunLabels
+from seedbed.runs.run_start import RunStart
 from seedbed.runs.worker_presence import Heartbeat
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
@@ -41,7 +42,7 @@ from seedbed.stage.simulated_tools import expect_simulated, permits
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
-from seedbed.storage.store import Digest, Feed, Json, Query, Store
+from seedbed.storage.store import Digest, Feed, Json, Query, Store, short
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -176,7 +177,7 @@ class Runner:
         if (holder := holder_of(self.store, run)) and is_taken(self.store, run):
             machine, pid, *_ = holder.worker.split("/")
             raise RunTaken(
-                f"run {run[:10]}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
+                f"run {short(run)}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
                 "be free. Wait for its end, or end that process first"
             )
         recorder = self._resumed(run)

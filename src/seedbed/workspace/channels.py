@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,7 +35,7 @@ from seedbed.release.states import State
 from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.stage.model_choice import routing_outcomes
-from seedbed.storage.store import Digest, Fact, Json, Query, Ref
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, new_id
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
 
@@ -262,7 +261,7 @@ class Channels:
         runner = self._resources.runner
 
         async def serve(key: str, inputs: Mapping[str, Any]) -> Run:
-            run = uuid.uuid4().hex
+            run = new_id()
             choice = await choose(self._reader(channel), key, run=run, drill=True)
             return await runner.perform_once(run, choice.playbook, dict(inputs), new_seed(None))
 
@@ -286,7 +285,7 @@ class Channels:
             severity="info",
             message=f"This is a test by {self._resources.by}: nothing has happened.",
             at=self._resources.library.clock(),
-            key=f"{channel}/test/{uuid.uuid4().hex}",
+            key=f"{channel}/test/{new_id()}",
         )
         return alert, list(await send(self._resources.library, receivers, alert)), len(receivers)
 

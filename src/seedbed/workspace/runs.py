@@ -127,7 +127,7 @@ class Runs:
         """The id of a run, or of the one run whose id starts so. Raises NotFound if several do."""
         if isinstance(run, Run):
             return run.id
-        if not re.fullmatch(r"[0-9a-f]{4,31}", run):
+        if not re.fullmatch(r"t?[0-9a-f]{4,31}", run):
             return run
         starts = [fact.key for fact in self._resources.store.facts(Query(kind="start", key_from=run, limit=2))]
         if len(starts) > 1:

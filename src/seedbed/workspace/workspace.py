@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -13,7 +12,7 @@ from seedbed.models.routing.request import QualityLevel
 from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
-from seedbed.storage.store import Fact, Ref, Store
+from seedbed.storage.store import Fact, Ref, Store, new_id
 from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ class Workspace:
         expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
         run, scopes = "", self.resources.scopes(playbook, key)
         if key is not None:
-            run = uuid.uuid4().hex
+            run = new_id()
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
         chosen, limits = self.resources.performed(playbook, program), Evaluating(1, max_cost_usd)
         runner = self.resources.runner

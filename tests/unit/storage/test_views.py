@@ -34,8 +34,9 @@ from seedbed.release.alerts.senders.log import LogSender
 from seedbed.release.assignment import Reader, choose, feedback
 from seedbed.release.review.review import approve, refuse, request
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Failure, Run, Turn
+from seedbed.runs.run_start import RunStart
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Queue
 from seedbed.stage.stage import Stage, StageOptions

@@ -190,12 +190,16 @@ class SqlStore:
     def _add(self, db: SqlConnection, batch: Sequence[tuple[Fact, str]]) -> int:
         """Add facts with their bodies as text, linked to the chain, and count those that were new."""
         self._database.lock_chain(db)
-        if len(batch) > 1:  # a link must not cover what is not added; a single fact that is known adds nothing at all
-            known = self._known(db, [(fact.kind, fact.key) for fact, _ in batch])
-            names = dict.fromkeys((fact.kind, fact.key) for fact, _ in batch if (fact.kind, fact.key) not in known)
-            if len(names) < len(batch):
-                first = {(each[0].kind, each[0].key): each for each in reversed(batch)}
-                batch = [first[name] for name in names]
+        # A link must not cover what is not added; a single fact that is known adds nothing at all.
+        names = [(fact.kind, fact.key) for fact, _ in batch] if len(batch) > 1 else []
+        if names or batch[0][0].unless:
+            known = self._known(db, [*names, *{name for fact, _ in batch for name in fact.unless}])
+            every, batch = batch, []
+            for each in every:
+                name = (each[0].kind, each[0].key)
+                if name not in known and known.isdisjoint(each[0].unless):
+                    known.add(name)
+                    batch.append(each)
         if not batch:
             return 0
         facts, bodies = [fact for fact, _ in batch], [body for _, body in batch]
