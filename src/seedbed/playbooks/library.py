@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from seedbed.errors import NotFound, PlaybookError, Problem, RefMoved, shown
+from seedbed.playbooks import builtin
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.merging import Merge, Resolver, merge
 from seedbed.playbooks.playbook import Playbook
@@ -173,7 +174,10 @@ class Library:
         if matches:
             raise NotFound(f"{name} begins several digests: {', '.join(map(short, matches))}, …. Give more characters")
         known = ", ".join([ref.name for ref in self.store.refs() if names_a_playbook(ref)][:8]) or "none yet"
-        raise NotFound(f"no playbook is called {shown(name)}. Known names: {known}. A digest works too")
+        raise NotFound(
+            f"no playbook is called {shown(name)}. Known names: {known}. "
+            f"Built in: {', '.join(builtin.FILES)}. A digest works too"
+        )
 
     def specialised(self, corpus: str, task: str, *, base: str) -> Digest:
         """The playbook for a corpus and a kind of task; the base if there is none."""
