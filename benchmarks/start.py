@@ -116,8 +116,7 @@ def main() -> None:
                 start.name += f" of {options.beside}"
                 starts.append(start)
         starts.append(Start("`python -c pass`", lambda: to_end([python, "-c", "pass"], folder)))
-        for each in others:
-            starts.append(Start(f"`{each}`", lambda command=shlex.split(each): to_end(command, folder)))
+        starts += [Start(f"`{each}`", lambda each=each: to_end(shlex.split(each), folder)) for each in others]
         for _ in range(options.times + 1):  # the first warms the disk's cache
             for start in starts:
                 start.again()
