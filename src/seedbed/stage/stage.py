@@ -30,7 +30,7 @@ from seedbed.stage.model_turns import emit_turn, turn_of
 from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.tools import Tool
 from seedbed.storage.store import Digest, Json
-from seedbed.telemetry import within
+from seedbed.telemetry import ToolEnded, emit, within
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -152,7 +152,7 @@ class Stage:
             try:
                 with within(step=label, model=chain[0]):
                     answer = await call.answer()
-                    emit_turn(role, answer)
+                    emit_turn(role, answer, call)
             except Exception as error:
                 await self._record_failure(name, role, error, ledger)
                 if isinstance(error, QuotaSpent | Stopped):  # the run has ended, even if its program catches that
@@ -270,6 +270,7 @@ class Stage:
                     raise
                 error = str(wrong)
             seconds = time.perf_counter() - began
+            emit(ToolEnded(tool=tool, seconds=seconds, failed=bool(error)))
             return Call(
                 tool=tool,
                 arguments=arguments,

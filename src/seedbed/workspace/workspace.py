@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from seedbed.workspace.execution import MetricChoice, Tasks
     from seedbed.workspace.experiments import Experiments
     from seedbed.workspace.judges import Judges
+    from seedbed.workspace.metrics import Metrics
     from seedbed.workspace.models import Models
     from seedbed.workspace.playbooks import Playbooks
     from seedbed.workspace.reviews import Reviews
@@ -58,6 +59,7 @@ PARTS = (
     "reviews",
     "models",
     "judges",
+    "metrics",
     "storage",
 )
 """What a workspace has by noun: each a module of this package with a class of that name, imported when first used."""
@@ -80,6 +82,7 @@ class Workspace:
     reviews: Reviews
     models: Models
     judges: Judges
+    metrics: Metrics
     storage: Storage
 
     def __init__(
