@@ -153,10 +153,10 @@ TelemetryEvent: TypeAlias = (
     | StoreFailed
 )
 
-Severity: TypeAlias = Literal["debug", "info", "warning", "error"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
-def level(event: TelemetryEvent) -> Severity:
+def level(event: TelemetryEvent) -> LogLevel:
     """How serious an event is."""
     match event:
         case StoreFailed() | RunEnded(status="failed"):

@@ -13,16 +13,16 @@ from typing import Any, TextIO, get_args
 
 from seedbed.errors import Problem, SettingsError
 from seedbed.redaction import redact
-from seedbed.telemetry.events import Severity, Listener, Place, TelemetryEvent, level
+from seedbed.telemetry.events import Listener, LogLevel, Place, TelemetryEvent, level
 
 _EVENTS = {kind: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() for kind in get_args(TelemetryEvent)}
 _KEYS = {"requested": "asked", "correlation": "correlation_id", "trace": "trace_id"}
 """Fields that the logs name differently."""
 
-LEVELS: tuple[Severity, ...] = get_args(Severity)
+LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 
 
-def log_line(event: TelemetryEvent, place: Place, least: Severity) -> dict[str, Any]:
+def log_line(event: TelemetryEvent, place: Place, least: LogLevel) -> dict[str, Any]:
     """An event as the logs have it: when, how serious, what, where, and its numbers. Empty if it is less serious."""
     serious = level(event)
     if LEVELS.index(serious) < LEVELS.index(least):
@@ -33,7 +33,7 @@ def log_line(event: TelemetryEvent, place: Place, least: Severity) -> dict[str, 
     return line | {name: value for name, value in values.items() if value is not None}
 
 
-def json_logs(stream: TextIO, least: Severity = "info") -> Listener:
+def json_logs(stream: TextIO, least: LogLevel = "info") -> Listener:
     """A listener that writes a line for each event that is serious enough."""
 
     def write(event: TelemetryEvent, place: Place) -> None:
@@ -44,12 +44,12 @@ def json_logs(stream: TextIO, least: Severity = "info") -> Listener:
 
 
 @cache
-def log_to_stderr(least: Severity) -> Listener:
+def log_to_stderr(least: LogLevel) -> Listener:
     return json_logs(sys.stderr, least)
 
 
 @cache
-def log_to_file(path: Path, least: Severity) -> Listener:
+def log_to_file(path: Path, least: LogLevel) -> Listener:
     """Appends to a file until the process exits. Raises SettingsError if it cannot be written."""
     try:
         path.touch(0o600)

@@ -16,8 +16,8 @@ from opentelemetry.sdk.resources import Resource
 
 from seedbed.telemetry import conventions as names
 from seedbed.telemetry.events import (
-    Severity,
     Listener,
+    LogLevel,
     Place,
     RunEnded,
     TelemetryEvent,
@@ -28,7 +28,7 @@ from seedbed.telemetry.events import (
 )
 from seedbed.telemetry.logs import log_line
 
-SEVERITY: dict[Severity, SeverityNumber] = {
+SEVERITY: dict[LogLevel, SeverityNumber] = {
     "debug": SeverityNumber.DEBUG,
     "info": SeverityNumber.INFO,
     "warning": SeverityNumber.WARN,
@@ -78,7 +78,7 @@ def otlp_metrics(url: str) -> Listener:
 
 
 @cache
-def otlp_logs(url: str, least: Severity) -> Listener:
+def otlp_logs(url: str, least: LogLevel) -> Listener:
     """The listener that sends the lines of the logs to an OTLP endpoint; the same one each time."""
     provider = LoggerProvider(resource=resource())
     provider.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(endpoint=url, timeout=5)))

@@ -12,7 +12,7 @@ from telemetry_samples import ALL, OTHERS, STARTED, settings_of
 
 from seedbed.errors import SettingsError
 from seedbed.telemetry import emit, listeners, switch_on, within
-from seedbed.telemetry.events import Severity
+from seedbed.telemetry.events import LogLevel
 from seedbed.telemetry.logs import json_logs
 
 
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("least", "count"), [("debug", 7), ("info", 6), ("warning", 3), ("error", 1)])
-def test_what_is_less_serious_is_left_out(least: Severity, count: int) -> None:
+def test_what_is_less_serious_is_left_out(least: LogLevel, count: int) -> None:
     stream = io.StringIO()
     listeners.append(json_logs(stream, least))
     for event in OTHERS:
