@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 from collections.abc import Sequence
@@ -151,6 +152,7 @@ def _show_usage(wrong: typer.TyperException, as_json: bool) -> None:
 
 
 def run() -> None:
+    gc.set_threshold(50_000)  # a command begins by making many objects that stay; to look through them takes a sixth
     # A stream that cannot write ✓ writes \u2713, as the error stream does, instead of failing.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
