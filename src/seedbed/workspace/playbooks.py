@@ -30,6 +30,9 @@ from seedbed.workspace.resources import AnyPlaybook, Resources
 FORMATS = ("yaml", "json", *formats.FORMATS)
 """What a playbook can be exported as: the first two are seedbed's own."""
 
+SCHEMAS = {"playbook": Playbook.file_schema, **formats.SCHEMAS}
+"""The JSON Schemas of playbook files, and of those of other tools."""
+
 RESOLVERS: Mapping[str, Resolver] = {"ours": merging.ours, "theirs": merging.theirs, "mean": merging.mean}
 """What settles a clash between two playbooks, by name."""
 
@@ -88,6 +91,14 @@ class Playbooks:
     ) -> tuple[Digest, Merge]:
         """Join two playbooks over their common ancestor. Raises MergeClash with every clash that nothing settles."""
         return self.library.merge(ours, theirs, because=because, resolvers=[*map(_resolver, resolvers)])
+
+    def siblings(self, ours: str, theirs: str) -> list[str]:
+        """The other active branches that grew from the common ancestor of two playbooks."""
+        base = self.library.common_ancestor(self.library.find(ours), self.library.find(theirs))
+        others = [
+            each for each in self.library.branches() if each.state == "active" and each.name not in (ours, theirs)
+        ]
+        return [each.name for each in others if base in {entry.digest for entry in self.library.ancestry(each.digest)}]
 
     def name(self, name: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Point a branch, or any other ref, at a playbook."""
@@ -219,14 +230,21 @@ class Playbooks:
     # Files of other tools
 
     def import_foreign(self, foreign: Import, *, because: str) -> Digest:
-        """Store a playbook that was written for another tool, with its names and its history."""
+        """Store a playbook that was written for another tool, with its names and its history.
+
+        An earlier import of the same document, by a seedbed that read it otherwise, is its parent and keeps its
+        version.
+        """
         store = self._resources.store
         known = [store.ref(str(note.body.get("ref", ""))) for note in foreign.facts if note.kind == "parent"]
-        parents = [str(ref.target) for ref in known if ref]
+        keys = [note.key for note in foreign.facts if note.kind == "import"]
+        earlier = [fact.subject for key in keys for fact in store.facts(Query(kind="import", key=key))]
+        parents = [*earlier, *(str(ref.target) for ref in known if ref)]
         digest = self.library.keep(foreign.playbook, because=because, parents=parents, how="imported")
         # Versions first: they may be refused, and then no other name has moved.
         for name, to in foreign.refs.items():
-            if name.startswith("versions/"):
+            current = store.ref(name)
+            if name.startswith("versions/") and not (current and current.target in earlier):
                 _, series, number = name.split("/")
                 self.library.version(series, number, of=to, because=because)
         for name, to in foreign.refs.items():
@@ -247,19 +265,51 @@ class Playbooks:
         called = self.names().get(chosen.digest, [])
         return chosen.digest, formats.export(chosen, to, self._notes(chosen.digest), called)
 
+    def change_log(self, playbook: AnyPlaybook) -> list[Json]:
+        """The changes to the parameters of each version, newest first: of imported documents, and those made here."""
+        notes = self._notes(self._resources.playbook(playbook).digest)
+        changes = [note.body for note in notes if note.kind == "change"]
+        return sorted(changes, key=lambda change: change["date"] or "", reverse=True)
+
     def _notes(self, digest: Digest) -> list[Note]:
         """What was recorded about a playbook and its ancestors, oldest first."""
         try:
             self.library.entry(digest)
         except NotFound:
             return []
+        ancestry = self.library.ancestry(digest)
         facts = [
             fact
-            for entry in self.library.ancestry(digest)
+            for entry in ancestry
             for kind in NOTES
             for fact in self._resources.store.facts(Query(kind=kind, subject=entry.digest))
         ]
-        return [Note(fact.kind, fact.key, fact.body) for fact in sorted(facts, key=lambda fact: fact.number)]
+        recorded = [Note(fact.kind, fact.key, fact.body) for fact in sorted(facts, key=lambda fact: fact.number)]
+        return [*recorded, *self._versions({entry.digest: entry for entry in ancestry}, digest)]
+
+    def _versions(self, ancestry: Mapping[Digest, Entry], digest: Digest) -> list[Note]:
+        """The versions that were made here, oldest first: each with what changed since the one before, and why."""
+        called, notes, version = self.names(), list[Note](), dict[str, Any]()
+        while True:
+            entry, names = ancestry[digest], called.get(digest, ())
+            numbers = [name.rpartition("/")[2] for name in names if name.startswith("versions/")]
+            if numbers and version:
+                version.setdefault("parent_version", numbers[0])
+            if entry.how == "imported":
+                break
+            if numbers:
+                at = entry.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+                version = {"version": numbers[0], "at": at, "by": entry.by, "because": entry.because}
+                notes.append(Note("version", digest, version))
+            if not entry.parents:
+                break
+            for change in self.diff(*map(self.library.get, (entry.parents[0], digest))) if version else ():
+                if change.path.startswith("parameters."):
+                    body = {"from": change.before, "to": change.after, "reason": entry.because, "path": change.path}
+                    body |= {"version": version["version"], "date": version["at"]}
+                    notes.append(Note("change", f"{digest}/{change.path}", body))
+            digest = entry.parents[0]
+        return notes[::-1]
 
     # Specialised playbooks
 
