@@ -14,7 +14,8 @@ from seedbed.experiments.replay.history import OF
 from seedbed.experiments.verdict import lost_comparison
 from seedbed.playbooks import builtin, formats, loading, merging, specialised
 from seedbed.playbooks.changes import Change, diff
-from seedbed.playbooks.formats import Import, Note
+from seedbed.playbooks.formats import Import
+from seedbed.playbooks.formats.versions import recorded_notes
 from seedbed.playbooks.genes import distance, genes
 from seedbed.playbooks.library import Branch, Entry, Page, PlaybookFilter, names_a_playbook
 from seedbed.playbooks.merging import Merge, Resolver
@@ -41,9 +42,6 @@ AnyResolver: TypeAlias = Resolver | str | Mapping[str, Any]
 
 RECENT = 20
 """How many of the newest playbooks a tree starts from where nothing has a name."""
-
-NOTES = ("change", "score", "parent", "import")
-"""The kinds of fact that come with a foreign document."""
 
 
 class Playbooks:
@@ -263,53 +261,13 @@ class Playbooks:
         if to in ("yaml", "json"):
             return chosen.digest, chosen.document()
         called = self.names().get(chosen.digest, [])
-        return chosen.digest, formats.export(chosen, to, self._notes(chosen.digest), called)
+        return chosen.digest, formats.export(chosen, to, recorded_notes(self.library, chosen.digest), called)
 
     def change_log(self, playbook: AnyPlaybook) -> list[Json]:
         """The changes to the parameters of each version, newest first: of imported documents, and those made here."""
-        notes = self._notes(self._resources.playbook(playbook).digest)
+        notes = recorded_notes(self.library, self._resources.playbook(playbook).digest)
         changes = [note.body for note in notes if note.kind == "change"]
         return sorted(changes, key=lambda change: change["date"] or "", reverse=True)
-
-    def _notes(self, digest: Digest) -> list[Note]:
-        """What was recorded about a playbook and its ancestors, oldest first."""
-        try:
-            self.library.entry(digest)
-        except NotFound:
-            return []
-        ancestry = self.library.ancestry(digest)
-        facts = [
-            fact
-            for entry in ancestry
-            for kind in NOTES
-            for fact in self._resources.store.facts(Query(kind=kind, subject=entry.digest))
-        ]
-        recorded = [Note(fact.kind, fact.key, fact.body) for fact in sorted(facts, key=lambda fact: fact.number)]
-        return [*recorded, *self._versions({entry.digest: entry for entry in ancestry}, digest)]
-
-    def _versions(self, ancestry: Mapping[Digest, Entry], digest: Digest) -> list[Note]:
-        """The versions that were made here, oldest first: each with what changed since the one before, and why."""
-        called, notes, version = self.names(), list[Note](), dict[str, Any]()
-        while True:
-            entry, names = ancestry[digest], called.get(digest, ())
-            numbers = [name.rpartition("/")[2] for name in names if name.startswith("versions/")]
-            if numbers and version:
-                version.setdefault("parent_version", numbers[0])
-            if entry.how == "imported":
-                break
-            if numbers:
-                at = entry.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-                version = {"version": numbers[0], "at": at, "by": entry.by, "because": entry.because}
-                notes.append(Note("version", digest, version))
-            if not entry.parents:
-                break
-            for change in self.diff(*map(self.library.get, (entry.parents[0], digest))) if version else ():
-                if change.path.startswith("parameters."):
-                    body = {"from": change.before, "to": change.after, "reason": entry.because, "path": change.path}
-                    body |= {"version": version["version"], "date": version["at"]}
-                    notes.append(Note("change", f"{digest}/{change.path}", body))
-            digest = entry.parents[0]
-        return notes[::-1]
 
     # Specialised playbooks
 
@@ -367,6 +325,7 @@ def builtin_playbooks() -> list[Json]:
             "steps": len([*each.all_steps()]),
             "about": each.meta["about"],
             "playbook": each.digest,
+            "file": str(builtin.FILES[name]),
         }
         for name, each in loaded.items()
     ]

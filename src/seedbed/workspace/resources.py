@@ -324,6 +324,11 @@ def is_playbook_file(name: Path | str) -> bool:
     return Path(name).suffix in (".yaml", ".yml", ".json", *documents.PLAIN_TEXTS)
 
 
+def is_in_a_file(name: str) -> bool:
+    """Whether a playbook can be read without a workspace."""
+    return is_playbook_file(name) or name in builtin.FILES or Path(name).exists()
+
+
 def _playbook_name(name: object) -> str:
     if not isinstance(name, str | Path):
         expected = "a Playbook, the path of one, a digest, a ref or a channel"

@@ -174,11 +174,11 @@ def _dialogue(debate: Json, names: Collection[str]) -> Json:
     if "worker" in names:
         work = [_step(f"work_{number}", "worker", "work", []) for number in range(1, workers + 1)]
     steps: list[Json] = [{"together": work}] if len(work) > 1 else [*work]
-    heard = [step["name"] for step in work]
+    before = [step["name"] for step in work]
     for name, role in (("review", "reviewer"), ("decision", "orchestrator"), ("summary", "summarizer")):
         if role in names:
-            steps.append(_step(name, role, name, [*heard]))
-            heard.append(name)
+            steps.append(_step(name, role, name, [*before]))
+            before.append(name)
     last = steps[1] if "reviewer" in names and work else work[-1] if len(work) > 1 else None
     at_most, agreement = debate.get("max_debate_rounds"), debate.get("consensus_threshold")
     if last and (at_most, agreement) != (None, None):
