@@ -174,9 +174,9 @@ class Library:
         if matches:
             raise NotFound(f"{name} begins several digests: {', '.join(map(short, matches))}, …. Give more characters")
         known = ", ".join([ref.name for ref in self.store.refs() if names_a_playbook(ref)][:8]) or "none yet"
+        shipped = "this one; start a branch at it" if name in builtin.FILES else ", ".join(builtin.FILES)
         raise NotFound(
-            f"no playbook is called {shown(name)}. Known names: {known}. "
-            f"Built in: {', '.join(builtin.FILES)}. A digest works too"
+            f"no playbook is called {shown(name)}. Known names: {known}. Built in: {shipped}. A digest works too"
         )
 
     def specialised(self, corpus: str, task: str, *, base: str) -> Digest:
