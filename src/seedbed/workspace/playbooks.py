@@ -22,6 +22,7 @@ from seedbed.playbooks.merging import Merge, Resolver
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
 from seedbed.playbooks.turn_limit import with_turns
+from seedbed.plugins import unknown
 from seedbed.release.assignment import unknown_channel
 from seedbed.reports.lineage import FamilyTree
 from seedbed.stage.program import Program
@@ -203,8 +204,7 @@ class Playbooks:
                 return name, list(self.library.history(name))
         if ref.startswith("channels/"):
             raise unknown_channel(store, ref.removeprefix("channels/"))
-        known = ", ".join(each.name for each in store.refs()[:8]) or "none yet"
-        raise NotFound(f"no ref was ever called {shown(ref)}. Known names: {known}")
+        raise NotFound(unknown("ref", ref, [each.name for each in store.refs()], "Check its spelling.", kind="ref"))
 
     def tree(self, playbook: AnyPlaybook | None = None, *, limit: int = 12, depth: int = 20) -> list[Json]:
         """The family trees of a playbook, or of everything that has a name."""

@@ -22,9 +22,10 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import is_number, is_whole
 from seedbed.playbooks.warnings import foreign_program, idle_rules, unused_inputs
-from seedbed.plugins import load
+from seedbed.plugins import load, unknown
 from seedbed.settings import ChannelSettings, Settings
-from seedbed.spending.quota import Spending, SpendingNotice
+from seedbed.spending.notices import SpendingNotice
+from seedbed.spending.quota import Spending, scopes_of
 from seedbed.stage.confirmation import Confirm, Person, Prompt
 from seedbed.stage.program import Program, with_program
 from seedbed.stage.runner import Runner
@@ -169,6 +170,7 @@ class Resources:
         """Performs every run of this workspace, with the tools and the person to ask that there are now."""
         runner = self._runner
         runner.tools, runner.confirm, runner.real_tools = self.tools, self.confirm, self.real_tools
+        runner.learn()
         return runner
 
     @cached_property
@@ -255,15 +257,20 @@ class Resources:
         """Raises NotFound for a channel that is not declared and has no release."""
         names = self.channel_names()
         if channel not in names:
-            raise NotFound(f"no channel {shown(channel)}. Channels: {', '.join(names) or 'none yet'}")
+            remedy = "Add it under channels in the workspace file, or release a playbook to it."
+            raise NotFound(unknown("channel", channel, names, remedy, kind="channel"))
+
+    def scopes(self, playbook: AnyPlaybook, key: str | None) -> tuple[str, ...]:
+        """What a run counts against besides the workspace: the channel that it names, and its user there."""
+        channel = str(playbook).removeprefix("channels/") if isinstance(playbook, str) else ""
+        return scopes_of(channel, key) if channel in self.settings.channels else ()
 
     def protection(self, channel: str) -> ChannelSettings:
         """What protects a channel. Raises SettingsError for one that is not declared and has no release."""
         declared = self.settings.channels
         if channel not in declared and self.store.ref(f"channels/{channel}") is None:
-            known = ", ".join(declared) or "none yet"
             remedy = "Add it under channels in the workspace file, or check its spelling."
-            raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
+            raise SettingsError([unknown(f"channels.{channel}", channel, declared, remedy, kind="channel")])
         return self.settings.channel(channel)
 
 
