@@ -27,7 +27,7 @@ from seedbed.release.assignment import unknown_channel
 from seedbed.reports.lineage import FamilyTree
 from seedbed.stage.program import Program
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, short
-from seedbed.workspace.resources import AnyPlaybook, Resources
+from seedbed.workspace.resources import AnyPlaybook, Resources, shipped_file
 
 FORMATS = ("yaml", "json", *formats.FORMATS)
 """What a playbook can be exported as: the first two are seedbed's own."""
@@ -333,7 +333,7 @@ def builtin_playbooks() -> list[Json]:
 
 def explain(file: Path, changes: Mapping[str, Any] | None = None) -> tuple[Digest, list[Json]]:
     """The digest of a playbook file, and each value with the file and line it came from. Raises PlaybookError."""
-    values = dict(changes or {})
+    values, file = dict(changes or {}), shipped_file(file)
     loaded = loading.load(file, values)
     explained = [
         {"path": path, "value": value, "origin": loaded.origins.get(path, str(file))}

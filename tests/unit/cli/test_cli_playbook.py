@@ -166,6 +166,8 @@ def test_the_dialogues_that_ship_are_listed_and_shown_without_a_workspace(seedbe
     assert "Two sides argue" in seedbed("playbook", "list", "--builtin").out
     shown = seedbed("playbook", "show", "debate", "--json").json
     assert shown["playbook"] == done.json["builtin"][1]["playbook"]
+    assert seedbed("playbook", "check", "debate", "--strict").code == 0
+    assert seedbed("playbook", "explain", "debate").code == 0
 
 
 def test_log_shows_where_a_ref_pointed(family: list[str], seedbed: Seedbed) -> None:
