@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from seedbed.errors import QuotaSpent, StoreError, dollars
 from seedbed.settings import Quota, Settings
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Json, Query, Store
 
 DAY = timedelta(days=1)
@@ -77,37 +78,41 @@ class Spending:
         self._notices: dict[str, SpendingNotice] = {}
         self._sent: set[str] = set()
         self._looked: datetime | None = None
+        self._lock = threading.Lock()
 
     def start(self, run: str = "") -> Expense:
         """Count another run. Raises QuotaSpent if the quota leaves no room for it."""
         at = self._clock()
         if self._quota == Quota():
             return Expense(at, run=run)
-        self._refresh(at)
-        self._expect_room(each for each in self._expenses.values() if not run or each.run != run)
-        expense = self._expenses.setdefault(run or uuid.uuid4().hex, Expense(at, run=run))  # a resumed run is known
-        self._mine[run] = expense
-        self._note_levels(at)
-        return expense
+        with self._lock:
+            self._refresh(at)
+            self._expect_room(each for each in self._expenses.values() if not run or each.run != run)
+            expense = self._expenses.setdefault(run or uuid.uuid4().hex, Expense(at, run=run))  # a resumed run is known
+            self._mine[run] = expense
+            self._note_levels(at)
+            return expense
 
     def confirm(self, expense: Expense) -> None:
         """Look, when its start is stored, whether runs of other processes were quicker. Raises QuotaSpent."""
         if self._quota.runs_per_day is None or not expense.run:
             return
-        self._refresh(expense.at)
-        if expense.number is not None:
-            place = expense.number
-            before = [each for each in self._expenses.values() if each.number is not None and each.number < place]
-            self._expect_room(before)
+        with self._lock:
+            self._refresh(expense.at)
+            if expense.number is not None:
+                place = expense.number
+                before = [each for each in self._expenses.values() if each.number is not None and each.number < place]
+                self._expect_room(before)
 
     def end(self, expense: Expense, usd: float) -> None:
         """Count what a run has cost since it started here."""
         expense.usd += usd
         if self._quota != Quota():
-            with suppress(StoreError):  # the run itself says that the store is gone
-                self._refresh(self._clock())
-            self._mine.pop(expense.run, None)
-            self._note_levels(self._clock())
+            with self._lock:
+                with suppress(StoreError):  # the run itself says that the store is gone
+                    self._refresh(self._clock())
+                self._mine.pop(expense.run, None)
+                self._note_levels(self._clock())
 
     async def news(self) -> list[SpendingNotice]:
         """What people should be told, each once; nothing if there is nobody to tell."""
@@ -117,7 +122,7 @@ class Spending:
         if self._looked is None or at >= self._looked + LOOK_EVERY:
             self._looked = at
             with suppress(StoreError):
-                await asyncio.to_thread(self._note_unusual, at)
+                await off_loop(self._note_unusual, at)
         fresh = [notice for key, notice in self._notices.items() if key not in self._sent]
         self._sent.update(notice.key for notice in fresh)
         return fresh

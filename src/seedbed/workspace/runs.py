@@ -32,6 +32,7 @@ from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.dialogue.children import INHERITED
 from seedbed.stage.program import Program, recorded
 from seedbed.stage.stage import Stage
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Feed, Json, Query, now
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
@@ -75,7 +76,8 @@ class Runs:
         self, run: Run | str, *, max_cost_usd: float | None = None, on_event: Callable[[RunEvent], None] | None = None
     ) -> Run:
         """Continue a run that was interrupted or failed; what was answered before is not asked again."""
-        return await self._resources.runner.resume(self.find(run), max_cost_usd=max_cost_usd, on_event=on_event)
+        name = await off_loop(self.find, run)
+        return await self._resources.runner.resume(name, max_cost_usd=max_cost_usd, on_event=on_event)
 
     def latest_here(self) -> str:
         """The id of the latest run that this process began, without those that other runs opened."""
@@ -102,8 +104,7 @@ class Runs:
 
         Set `stage.output` to what the run returned.
         """
-        chosen = self._resources.playbook(playbook)
-        self._resources.library.keep(chosen, because="run")
+        chosen = await off_loop(self._resources.playbook, playbook)
         runner = self._resources.runner
         async with runner.recording(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd) as stage:
             yield stage

@@ -10,7 +10,8 @@ from seedbed import plugins
 from seedbed.errors import Problem, SeedbedError, SettingsError, StoreError, expect_type, shown
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
-from seedbed.storage.store import Fact, Ref, Store, new_id
+from seedbed.storage.off_loop import off_loop
+from seedbed.storage.store import Fact, Ref, Store
 from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed
 
 if TYPE_CHECKING:
@@ -190,12 +191,12 @@ class Workspace:
         """
         expect_type(seed, int | None, "seed", "a whole number")
         expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
-        run = ""
+        runner, run = self.resources.runner, ""
         if key is not None:
-            run = new_id()
+            run = runner.new_run([str(playbook), key, inputs])
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
-        chosen, limits = self.resources.performed(playbook, program), Evaluating(1, max_cost_usd)
-        runner = self.resources.runner
+        limits = Evaluating(1, max_cost_usd)
+        chosen = await off_loop(self.resources.performed, playbook, program)
         return await runner.perform(
             chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=run
         )
