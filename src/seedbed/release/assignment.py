@@ -20,7 +20,7 @@ from typing import Literal
 from seedbed.errors import NotFound, SeedbedError, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.plugins import suggestion
+from seedbed.plugins import unknown
 from seedbed.release.states import Canary, Held, canary_of, held_of, stable_of
 from seedbed.storage.store import A_NAME, Digest, Fact, Query, Ref, Store, is_name, new_id, now
 
@@ -129,9 +129,8 @@ class Reader:
 
 def unknown_channel(store: Store, channel: str) -> NotFound:
     known = [ref.name.removeprefix("channels/") for ref in store.refs("channels/")]
-    remedy = suggestion(channel, known) or f"Release a playbook to it first: seedbed release PLAYBOOK --to {channel}"
-    others = ", ".join(known) or "none yet"
-    return NotFound(f"no release on channel {shown(channel)}. Channels with one: {others}. {remedy}")
+    remedy = f"Release a playbook to it first: seedbed release PLAYBOOK --to {channel}"
+    return NotFound(unknown("channel", channel, known, remedy, kind="channel with a release"))
 
 
 # Which playbook a unit gets

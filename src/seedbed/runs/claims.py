@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from seedbed.errors import InDoubt, NotFound, RunTaken, StoreError
+from seedbed.errors import InDoubt, NotFound, QuotaSpent, RunTaken, SeedbedError, Stopped, StoreError
 from seedbed.runs.history import ends_of, start_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.run import Call
@@ -25,6 +25,8 @@ from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Json, Query, Store, digest, now, short
 
 NO_WORKER = ""
+
+Ending = TypeVar("Ending", bound=SeedbedError)
 
 
 class Holder(NamedTuple):
@@ -93,7 +95,7 @@ class Claims:
         self.number = 0
         """Of the last claim that this worker knows of. The start of a run is its claim 0."""
         self.announced: dict[str, Announced] = {}
-        self.stopped: InDoubt | RunTaken | StoreError | None = None
+        self.stopped: SeedbedError | None = None
         self.held = False
         """Whether others may see that this worker has the run."""
         self._sure = True
@@ -220,9 +222,10 @@ class Claims:
                     raise self.stop(self._taken())
             self.number += 1
 
-    def stop(self, error: InDoubt | RunTaken | StoreError) -> InDoubt | RunTaken | StoreError:
+    def stop(self, error: Ending) -> Ending:
         """Let this worker do nothing more in the run; returns the error. A loss of the record is the first one."""
-        if not isinstance(self.stopped, RunTaken) and not (self.stopped and isinstance(error, StoreError)):
+        later = self.stopped is not None and isinstance(error, StoreError | Stopped | QuotaSpent)
+        if not isinstance(self.stopped, RunTaken) and not later:
             self.stopped = error
         self.held &= not isinstance(error, RunTaken)
         return error

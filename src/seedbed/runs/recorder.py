@@ -14,7 +14,7 @@ from importlib.metadata import version
 from itertools import count
 from typing import Any, Literal, Self
 
-from seedbed.errors import InDoubt, NotFound, RunError, RunTaken, StoreError
+from seedbed.errors import InDoubt, NotFound, QuotaSpent, RunError, RunTaken, Stopped, StoreError
 from seedbed.redaction import REDACTED, redact, redacted
 from seedbed.runs.claims import Claims, announced_calls, claims_of
 from seedbed.runs.history import (
@@ -72,7 +72,7 @@ class Recorder:
         self.seed = start.seed
         self.parent = start.parent
         self.max_cost_usd = start.max_cost_usd
-        self.real_tools = start.real_tools
+        self.real_tools, self.quality, self.tags = start.real_tools, start.quality, start.tags
         self.turns: list[Turn] = []
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
@@ -287,7 +287,9 @@ class Recorder:
         except RunTaken:  # whoever took it records how it ends
             raise
         except Exception as error:
-            if isinstance(error, InDoubt | StoreError):  # the program of this run must not go on without it
+            if isinstance(
+                error, InDoubt | StoreError | Stopped | QuotaSpent
+            ):  # the program of this run must not go on without it
                 self.claims.stop(error)
             with suppress(NotFound):  # it may not even have begun
                 await store(await off_loop(recall, self._journal.store, run))
@@ -380,7 +382,7 @@ class Recorder:
             raise self.claims.stop(lost) from None
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:
-        return ()
+        return self.tags if kind in ("start", "run") else ()
 
 
 def _lost_turn(body: Json) -> Failure:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 from seedbed.errors import NotFound, RunTaken
 from seedbed.runs.cassette import Cassette, ReplayMode
 from seedbed.runs.claims import holder_of, is_taken
-from seedbed.runs.history import recall, start_of
+from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import Run
-from seedbed.storage.store import Digest, Query, Store, short
+from seedbed.storage.store import Query, Store, short
 
 
 def has_begun(store: Store, run: str) -> bool:
@@ -53,11 +53,3 @@ def resumed(
     if source is None:
         return Recorder.resume(journal, run, by=by, complete=complete)
     return ReplayRecord.resume_replay(journal, run, source, by=by)
-
-
-def playbooks_above(store: Store, run: str) -> Iterator[Digest]:
-    """The playbooks of a run and of those above it, the nearest first."""
-    while run:
-        start = start_of(store, run)
-        yield start.subject
-        run = start.body["parent"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from seedbed.documents import html_table
 from seedbed.errors import amount
@@ -165,7 +165,9 @@ class Run:
     replay: Json | None = None
     """For a replay: the run it is `of`, its `mode`, and the counts of its `labels` by kind of step."""
     real_tools: bool = True
-    """Whether tools that change the world acted on it; in evaluations their stand-ins act."""
+    """Whether tools that change the world acted on it; in evaluations simulated tools act."""
+    quality: str = ""
+    """`maximum` if the best models were wanted for all of it."""
 
     @property
     def cost(self) -> str:
@@ -202,6 +204,18 @@ class Run:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else canonical(value)
+
+
+class RunLabels(NamedTuple):
+    """What a caller decides about a run besides what is performed: its id, what it counts against, and whether the
+    best models are wanted."""
+
+    id: str = ""
+    scopes: tuple[str, ...] = ()
+    quality: str = ""
+
+
+NO_LABELS = RunLabels()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import RunTaken, SeedbedError
 from seedbed.models.calling.limits import ModelLimits
@@ -22,33 +22,34 @@ from seedbed.runs.claims import Claims, is_taken
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource
-from seedbed.runs.resuming import completed, expect_free, has_begun, playbooks_above, resumed
-from seedbed.runs.run import Run, RunEvent
+from seedbed.runs.resuming import completed, expect_free, has_begun, resumed
+from seedbed.runs.run import NO_LABELS, Run, RunEvent, RunLabels
 from seedbed.runs.run_start import RunStart
 from seedbed.runs.worker_presence import Heartbeat
-from seedbed.settings import Quota, Settings
+from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
-from seedbed.spending.quota import Spending, SpendingNotice
+from seedbed.spending.notices import SpendingNotice
+from seedbed.spending.quota import QuotaShare, Spending
 from seedbed.spending.stop import Stop
 from seedbed.stage.admission import AdmissionControl
-from seedbed.stage.bounds import RunBounds, bounded, bounds, record_above
+from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above, record_above
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import model_identities, shared_limits
 from seedbed.stage.model_choice import Spender, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
+from seedbed.stage.simulated_tools import expect_simulated, permits, reaches_tools
 from seedbed.stage.stage import Stage, StageOptions
-from seedbed.stage.stand_ins import expect_stand_ins, permits, reaches_tools
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
 from seedbed.storage.off_loop import off_loop
-from seedbed.storage.store import Digest, Json, Query, Store, new_id
+from seedbed.storage.store import Digest, Feed, Json, Query, Store, new_id
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
 
 OnEvent = Callable[[RunEvent], None]
-Counted = TypeVar("Counted")
+
 
 FIRST_LOOK_SECONDS = 0.02
 """When to check first for the end of a run that another worker performs; then less often, up to once a second."""
@@ -75,7 +76,6 @@ class Runner:
         self.limits = ModelLimits(shared=shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
         self.stop = Stop(self.store)
-        self._spender = Spender(self.stop.check, any_price=self.settings.limits.unknown_prices == "allow")
         self._admission = AdmissionControl(self.settings.limits.concurrent_runs)
         self._shared = SharedByName[Run]()
         self._saved: set[Digest] = set()
@@ -91,7 +91,14 @@ class Runner:
         """Chooses models for roles that name none, by declared skill and by outcomes."""
         # Loaded when a role needs it: it imports scipy, which takes a while.
         kind: type[Router] = load("seedbed.models.routing.router:Router", "models")
-        return kind.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
+        self._outcomes = Feed(self.store, [Query(kind="outcome")], 0)
+        return kind.from_outcomes(self.models, (fact.body for fact in self._outcomes.read()))
+
+    def learn(self) -> None:
+        """Teach the router the outcomes stored since it last learned. Every verb begins so; none learns half-way."""
+        if "router" in vars(self):
+            for fact in self._outcomes.read():
+                self.router.learn(**fact.body)
 
     def acting(self, library: Library) -> Runner:
         """The same runner for another person: models, limits, tools and work under way are shared."""
@@ -118,17 +125,16 @@ class Runner:
         *,
         max_cost_usd: float | None = None,
         on_event: OnEvent | None = None,
-        run: str = "",
+        run: RunLabels = NO_LABELS,
     ) -> Run:
-        """Perform a new run, under the id `run` if one is given. `on_event` receives its answers as they arrive."""
+        """Perform a new run. `on_event` receives its answers as they arrive."""
         async with self._admission:  # before any work: a thousand runs at once begin one after the other
             await self._save(playbook)
-            above = record_above(self.store)
-            run = run or self.new_run([playbook.digest, inputs])
-            if above and above.resumed and (done := await off_loop(completed, self.store, run)):
+            above, name = record_above(self.store), run.id or self.new_run([playbook.digest, inputs])
+            if above and above.resumed and (done := await off_loop(completed, self.store, name)):
                 return done
-            start = self._live_start(playbook, inputs, seed, max_cost_usd)
-            recorder = await self._below(above, run, lambda: self._recorder(start, run))
+            start = self._live_start(playbook, inputs, seed, max_cost_usd, run)
+            recorder = await self._below(above, name, lambda: self._recorder(start, name))
             ledger = Ledger(max_cost_usd, within=bounds().ledger)
             async with self._staged(playbook, recorder, ledger, on_event) as stage:
                 return await perform(stage, recorder.inputs)
@@ -142,7 +148,7 @@ class Runner:
     async def perform_once(
         self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None
     ) -> Run:
-        """The run of that id, performed once for all callers in this and other processes. It is not live: stand-ins of
+        """The run of that id, performed once for all callers in this and other processes. It is not live: simulated
         tools act, unless there are `real_tools`.
 
         An interrupted one is resumed; the next caller tries a failed one again.
@@ -212,11 +218,12 @@ class Runner:
         """All but the playbook that decides what its runs are: models, the source of its program and tools, what stands
         in for tools, and rules beyond its own."""
         identity = self.model_identities(playbook)
-        if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by):
+        listed = self._tool_sources.listed() if playbook.program else ()
+        if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
         if reaches_tools(playbook, self.library):
-            if not self._acts_for_real(playbook) and (stand_ins := self._tool_sources.stand_ins(self.tools)):
-                identity["stand-ins"] = stand_ins
+            if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
+                identity["stand-ins"] = simulated  # stored scores are found by this key
             if stricter := [each.digest for each in bounds().playbooks if each.loosened_by(playbook)]:
                 identity["under"] = sorted(stricter)
         return identity
@@ -225,11 +232,11 @@ class Runner:
         """Whether nothing stands in for tools in runs of a playbook that are not live."""
         return (self.real_tools and bounds().real_tools) or not reaches_tools(playbook, self.library)
 
-    async def expect_stand_ins(self, playbooks: Iterable[Playbook]) -> None:
+    async def expect_simulated(self, playbooks: Iterable[Playbook]) -> None:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
         if trying := [playbook for playbook in playbooks if not self._acts_for_real(playbook)]:
             tools = (await self._tool_sources.load(self.tools)).values()
-            expect_stand_ins(tool for tool in tools if any(permits(each, tool) for each in trying))
+            expect_simulated(tool for tool in tools if any(permits(each, tool) for each in trying))
 
     async def _save(self, playbook: Playbook) -> None:
         """Store a playbook, once."""
@@ -243,11 +250,13 @@ class Runner:
         models = self.model_identities(playbook)
         return RunStart(playbook.digest, inputs, seed, models, parent, real_tools=real_tools)
 
-    def _live_start(self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None) -> RunStart:
+    def _live_start(
+        self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None, labels: RunLabels = NO_LABELS
+    ) -> RunStart:
         """The start of a live run; one that a program performs is below its run, and no more real than that."""
         above = record_above(self.store)
         start = self._start(playbook, inputs, seed, parent=above.id if above else "", real_tools=bounds().real_tools)
-        return replace(start, max_cost_usd=max_cost_usd)
+        return replace(start, max_cost_usd=max_cost_usd, tags=labels.scopes, quality=labels.quality)
 
     def _recorder(self, start: RunStart, run: str = "", source: ReplaySource | None = None) -> Recorder:
         """The record of a new run; a replay if there is a source of answers."""
@@ -255,8 +264,6 @@ class Runner:
         if source is None:
             return Recorder(self.journal, start, by=by, run=run)
         return ReplayRecord(self.journal, start, source, by=by, run=run)
-
-    # Once for all callers
 
     async def _perform_or_wait(
         self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger | None
@@ -283,8 +290,6 @@ class Runner:
         cassette = partial(load_cassette, self.library)
         return resumed(self.journal, run, self.library.by, cassette, source, complete=complete)
 
-    # Runs within runs
-
     async def _open(self, parent: Stage, run: str, playbook: Digest | None, inputs: Json) -> Run:
         """Perform a run within another: it has its own record and shares the money."""
         chosen = await off_loop(self.library.get, playbook) if playbook else parent.playbook
@@ -296,6 +301,7 @@ class Runner:
         if above.resumed and (done := await off_loop(completed, self.store, run)):
             return done
         start = self._start(chosen, inputs, above.seed, parent=above.id, real_tools=above.real_tools)
+        start = replace(start, quality=above.quality)
         recorder = await self._below(above, run, lambda: self._recorder(start, run, source), source)
         async with self._staged(chosen, recorder, parent.ledger, parent.on_event, parent=parent) as stage:
             return await perform(stage, recorder.inputs)
@@ -315,8 +321,6 @@ class Runner:
         recorder.claims.above = above.claims if above else None
         return recorder
 
-    # Stages
-
     @asynccontextmanager
     async def _staged(
         self,
@@ -335,10 +339,14 @@ class Runner:
         strict, reached = strict_record(recorder), has_program or playbook.program is not None
         if not strict:
             await self.stop.check()
-            if not self._spender.any_price:
-                expect_prices(playbook, self.models.__getitem__, ledger, self.settings.quota)
-        expense = None if strict or parent else await self._counted(self.spent.start, recorder.id)
-        above = (parent.playbook, *parent.above) if parent else await self._playbooks_above(recorder)
+        share = parent.spender.share if parent else None
+        if not strict and share is None:
+            share = await self.spent.start(recorder.id, scopes=recorder.tags, opened=bool(recorder.parent))
+        spender = parent.spender if parent else self.spender(share)
+        if not strict and not spender.any_price:
+            limited = ledger.needs_prices or (share is not None and share.is_limited)
+            expect_prices(playbook, self.models.__getitem__, limited=limited)
+        above = (parent.playbook, *parent.above) if parent else await off_loop(playbooks_above, recorder, self.library)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder)
         if self._left:
             left, self._left = self._left, []
@@ -362,8 +370,8 @@ class Runner:
                     depth=parent.depth + 1 if parent else 0,
                     above=above,
                     taken=parent.taken if parent else None,
-                    spender=self._spender,
-                    on_start=partial(self._counted, self.spent.confirm, expense) if expense else None,
+                    spender=spender,
+                    on_start=share.confirm if share and not parent else None,
                     run_time=self.settings.limits.run_time,
                 )
                 with bounded(within):
@@ -374,26 +382,18 @@ class Runner:
         finally:
             if recorder.claims.held:  # the store could not be reached
                 self._left.append(recorder.claims)
-            if expense:
-                await self._counted(self.spent.end, expense, recorder.paid_usd)
+            if share and not parent:
+                await share.end(self.library.by)
                 if self.tell and (news := await self.spent.news()):
                     await self.tell(news)
 
-    async def _counted(self, work: Callable[..., Counted], *about: Any) -> Counted:
-        """Work on what counts against the quota, off the event loop if there is one."""
-        return work(*about) if self.settings.quota == Quota() else await off_loop(work, *about)
+    def spender(self, share: QuotaShare | None) -> Spender:
+        """How requests are paid for that count against that share of the quotas."""
+        any_price = self.settings.limits.unknown_prices == "allow"
+        return Spender(self.stop.check, share, self.library.by, any_price=any_price)
 
     def _confirmer(self) -> Person:
         """Who confirms an action where a rule demands it."""
         if self.confirm is None:
             return self._person
         return person(self.confirm, self.settings.confirm, self.store, self.library.by)
-
-    async def _playbooks_above(self, recorder: Recorder) -> tuple[Playbook, ...]:
-        """The playbooks that bound a run: those around it, and those of the runs above one that is resumed directly."""
-        playbooks = list(bounds().playbooks)
-        if recorder.resumed and recorder.parent:
-            playbooks += await off_loop(
-                lambda: [self.library.get(each) for each in playbooks_above(self.store, recorder.parent)]
-            )
-        return tuple(dict.fromkeys(playbooks))

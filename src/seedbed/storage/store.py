@@ -122,6 +122,7 @@ class Ref:
     because: str
 
 
+@runtime_checkable
 class Store(Protocol):
     """Keeps content, facts and refs. Safe to share between threads, processes and, for a server, machines.
 

@@ -32,7 +32,9 @@ from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import Monitor
 from seedbed.release.monitor.plan import BASES, CanaryPlan, plan_canary
 from seedbed.release.states import State
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
+from seedbed.stage.model_choice import routing_outcomes
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, new_id
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
@@ -159,7 +161,11 @@ class Channels:
         Of several by the same metric the newest counts. Raises NotFound if there is no such run or exposure.
         """
         name = on if isinstance(on, str) else on.exposure if isinstance(on, Choice) else on.id
-        return feedback(self._resources.library, name, rating, comment, metric=metric)
+        stored, store = feedback(self._resources.library, name, rating, comment, metric=metric), self._resources.store
+        if metric == "rating":
+            with suppress(NotFound):  # a choice without a run
+                store.append(routing_outcomes(store, recall(store, name), rating, self._resources.by))
+        return stored
 
     def _reader(self, channel: str) -> Reader:
         name = channel.removeprefix("channels/")
@@ -261,7 +267,7 @@ class Channels:
 
         now = self.get(channel)
         served = [each for each in (now.stable, now.canary.playbook if now.canary else None) if each]
-        await runner.expect_stand_ins(map(self._resources.library.get, served))
+        await runner.expect_simulated(map(self._resources.library.get, served))
         return await drill(tasks, units, metric, serve, self.feedback, on_event or (lambda done: None))
 
     # Alerts

@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.output import Column, line, money
-from seedbed.evaluation.front import Front
+from seedbed.evaluation.pareto_front import Front
 from seedbed.evaluation.scorecard import Percentiles, Scorecard
 from seedbed.evaluation.specialisation import Specialisation
-from seedbed.reports import front as fronts
+from seedbed.reports import pareto_front as fronts
 from seedbed.reports import specialisation
 from seedbed.reports.numbers import clipped, counted, interval_text, interval_texts
 from seedbed.reports.scorecard import NO_CLAIM, Report
