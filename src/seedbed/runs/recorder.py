@@ -387,8 +387,9 @@ class Recorder:
 
 def _lost_turn(body: Json) -> Failure:
     """A turn that was answered when another worker had taken the run."""
-    spent = {"cost_usd": body["cost_usd"], "tokens": Turn.from_body(body).tokens, "unpriced": body["unpriced"]}
-    return Failure(step=body["step"], role=body["role"], error="another worker had taken the run", **spent)
+    turn, error = Turn.from_body(body), "another worker had taken the run"
+    spent = (turn.cost_usd, turn.tokens, turn.unpriced)
+    return Failure(step=turn.step, role=turn.role, error=error, cost_usd=spent[0], tokens=spent[1], unpriced=spent[2])
 
 
 @cache

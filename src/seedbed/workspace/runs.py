@@ -76,8 +76,8 @@ class Runs:
         self, run: Run | str, *, max_cost_usd: float | None = None, on_event: Callable[[RunEvent], None] | None = None
     ) -> Run:
         """Continue a run that was interrupted or failed; what was answered before is not asked again."""
-        name = await off_loop(self.find, run)
-        return await self._resources.runner.resume(name, max_cost_usd=max_cost_usd, on_event=on_event)
+        name, runner = await off_loop(lambda: (self.find(run), self._resources.runner))
+        return await runner.resume(name, max_cost_usd=max_cost_usd, on_event=on_event)
 
     def latest_here(self) -> str:
         """The id of the latest run that this process began, without those that other runs opened."""
@@ -104,8 +104,7 @@ class Runs:
 
         Set `stage.output` to what the run returned.
         """
-        chosen = await off_loop(self._resources.playbook, playbook)
-        runner = self._resources.runner
+        chosen, runner = await off_loop(lambda: (self._resources.playbook(playbook), self._resources.runner))
         async with runner.recording(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd) as stage:
             yield stage
 

@@ -196,7 +196,8 @@ class Workspace:
         if quality not in (None, "balanced", "maximum"):
             raise SettingsError([Problem("quality", shown(quality), "balanced or maximum")])
         expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
-        runner, run, scopes = self.resources.runner, "", self.resources.scopes(playbook, key)
+        runner = await off_loop(lambda: self.resources.runner)
+        run, scopes = "", self.resources.scopes(playbook, key)
         if key is not None:
             run = runner.new_run([str(playbook), key, inputs])
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
