@@ -29,6 +29,7 @@ from seedbed.stage.model_choice import ModelRequirements, Spender, choose_model,
 from seedbed.stage.model_turns import emit_turn, turn_of
 from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.tools import Tool
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Digest, Json
 from seedbed.telemetry import ToolEnded, emit, within
 
@@ -99,8 +100,6 @@ class Stage:
         self._open_run, self.spender = options.open_run, options.spender
         self.on_start, self.run_time = options.on_start, options.run_time
         self._draws = count()
-        if recorder.resumed and not self.depth and self.ledger.is_limited:
-            self.ledger.spend(*recorder.paid_before)  # before any model is asked
 
     @property
     def seed(self) -> int:
@@ -209,7 +208,7 @@ class Stage:
         if self._router is None:
             remedy = "Name one, or say what it needs."
             raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
-        router, seed = self._router(), f"{self.seed}/{step}/{len(self.recorder.turns)}"
+        router, seed = await off_loop(self._router), f"{self.seed}/{step}/{len(self.recorder.turns)}"
 
         async def choose() -> Json:
             choice = await choose_model(router, self.ledger, requirements, step, messages, last=last, seed=seed)

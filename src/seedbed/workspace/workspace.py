@@ -12,7 +12,8 @@ from seedbed.models.routing.request import QualityLevel
 from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
-from seedbed.storage.store import Fact, Ref, Store, new_id
+from seedbed.storage.off_loop import off_loop
+from seedbed.storage.store import Fact, Ref, Store
 from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed
 
 if TYPE_CHECKING:
@@ -198,12 +199,13 @@ class Workspace:
         if quality not in (None, "balanced", "maximum"):
             raise SettingsError([Problem("quality", shown(quality), "balanced or maximum")])
         expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
+        runner = await off_loop(lambda: self.resources.runner)
         run, scopes = "", self.resources.scopes(playbook, key)
         if key is not None:
-            run = new_id()
+            run = runner.new_run([str(playbook), key, inputs])
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
-        chosen, limits = self.resources.performed(playbook, program), Evaluating(1, max_cost_usd)
-        runner = self.resources.runner
+        limits = Evaluating(1, max_cost_usd)
+        chosen = await off_loop(self.resources.performed, playbook, program)
         labels = RunLabels(run, scopes, "maximum" if quality == "maximum" else "")
         return await runner.perform(
             chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=labels
