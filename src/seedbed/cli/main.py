@@ -48,6 +48,7 @@ COMMANDS = {
     "search": (NOUNS, "nouns.search", "List and show searches."),
     "experiment": (NOUNS, "nouns.experiment", "List, show, report on and abort comparisons."),
     "evidence": (NOUNS, "nouns.evidence", "Show and verify the evidence behind verdicts."),
+    "metrics": (NOUNS, "nouns.metrics", "List figures of a workspace, or serve them to Prometheus."),
     "store": (NOUNS, "nouns.store", "Verify, copy, measure and clean up the store."),
 }
 """Every command: its panel in the help, its module in this package, and what it does."""

@@ -37,6 +37,7 @@ from seedbed.release.states import (
 from seedbed.settings.channels import ChannelSettings
 from seedbed.stage.program import code_of
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief, short
+from seedbed.telemetry import ChannelMoved, GateRefused, emit
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +133,12 @@ async def release(
         request = ReleaseRequest(channel, candidate, now.stable, verdict, library, event.share, code)
         refusals += [refusal for gate in gates if (refusal := await gate(request))]
     if isinstance(then, Problem) or refusals:
-        raise ReleaseRefused(refusals)
+        raise _refused(channel, refusals)
     evidence: Json = {"verdict": verdict.experiment if verdict else None, "require": [*rollout.require]}
     if code := code_of(library.get(candidate)):
         evidence["code"] = {candidate: code}
     target = {**document(then, event), **evidence}
-    return store.move(f"channels/{channel}", target, expected=current, because=because, by=library.by)
+    return _write(library, f"channels/{channel}", target, current, because)
 
 
 async def promote(
@@ -177,7 +178,7 @@ async def promote(
         person = f"{library.by}, who released or wrote it"
         refusals.append(Refusal("approval", person, "another person", "Ask somebody else to promote it."))
     if refusals:
-        raise ReleaseRefused(refusals)
+        raise _refused(channel, refusals)
     return _move(library, current, then, event, because)
 
 
@@ -225,7 +226,20 @@ def _move(library: Library, current: Ref, then: State, event: ChannelEvent, beca
     target: Json = document(then, event)
     if not isinstance(event, Rollback) and isinstance(current.target, dict) and "verdict" in current.target:
         target["verdict"] = current.target["verdict"]
-    return library.store.move(current.name, target, expected=current, because=because, by=library.by)
+    return _write(library, current.name, target, current, because)
+
+
+def _write(library: Library, name: str, target: Json, current: Ref | None, because: str) -> Ref:
+    ref = library.store.move(name, target, expected=current, because=because, by=library.by)
+    channel, playbook = name.removeprefix("channels/"), str(target["stable"])
+    emit(ChannelMoved(channel=channel, move=str(target["how"]), playbook=playbook))
+    return ref
+
+
+def _refused(channel: str, refusals: list[Problem]) -> ReleaseRefused:
+    for each in refusals:
+        emit(GateRefused(channel=channel, gate=each.path))
+    return ReleaseRefused(refusals)
 
 
 def _known(store: Store, channel: str) -> Ref:

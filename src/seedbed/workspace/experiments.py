@@ -48,6 +48,7 @@ from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.signing import check_signatures
 from seedbed.storage.store import Digest, Json, Query, now, short
+from seedbed.telemetry import during
 from seedbed.workspace.execution import Execution, Tasks
 from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
 
@@ -98,15 +99,16 @@ class Experiments:
         old, *candidates = (own.performed(each, program) for each in (control, *_several(candidate)))
         if not isinstance(on, PastRuns):  # a replay changes nothing
             await self._execution.expect_harmless(old, *candidates)
-        return await compare(
-            old,
-            candidates if isinstance(candidate, list | tuple) else candidates[0],
-            source,
-            chosen,
-            self._execution.context(work.parallel, work.max_cost_usd),
-            self._for_release(self._for_channel(options), old),
-            on_event,
-        )
+        with during("compare"):
+            return await compare(
+                old,
+                candidates if isinstance(candidate, list | tuple) else candidates[0],
+                source,
+                chosen,
+                self._execution.context(work.parallel, work.max_cost_usd),
+                self._for_release(self._for_channel(options), old),
+                on_event,
+            )
 
     def _expect_served(self, on: LiveTraffic, control: AnyPlaybook | None, *candidates: AnyPlaybook | None) -> None:
         """Refuse to judge, by live traffic, other playbooks than the channels serve; None stands for those."""

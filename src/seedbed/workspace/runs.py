@@ -25,6 +25,7 @@ from seedbed.stage.dialogue.children import INHERITED
 from seedbed.stage.model_choice import routing_outcomes
 from seedbed.stage.program import Program, recorded
 from seedbed.stage.stage import Stage
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Feed, Json, Query, now
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
@@ -68,7 +69,8 @@ class Runs:
         self, run: Run | str, *, max_cost_usd: float | None = None, on_event: Callable[[RunEvent], None] | None = None
     ) -> Run:
         """Continue a run that was interrupted or failed; what was answered before is not asked again."""
-        return await self._resources.runner.resume(self.find(run), max_cost_usd=max_cost_usd, on_event=on_event)
+        name, runner = await off_loop(lambda: (self.find(run), self._resources.runner))
+        return await runner.resume(name, max_cost_usd=max_cost_usd, on_event=on_event)
 
     def latest_here(self) -> str:
         """The id of the latest run that this process began, without those that other runs opened."""
@@ -95,9 +97,7 @@ class Runs:
 
         Set `stage.output` to what the run returned.
         """
-        chosen = self._resources.playbook(playbook)
-        self._resources.library.keep(chosen, because="run")
-        runner = self._resources.runner
+        chosen, runner = await off_loop(lambda: (self._resources.playbook(playbook), self._resources.runner))
         async with runner.recording(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd) as stage:
             yield stage
 

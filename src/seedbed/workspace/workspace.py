@@ -12,7 +12,8 @@ from seedbed.models.routing.request import QualityLevel
 from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
-from seedbed.storage.store import Fact, Ref, Store, new_id
+from seedbed.storage.off_loop import off_loop
+from seedbed.storage.store import Fact, Ref, Store
 from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from seedbed.workspace.execution import MetricChoice, Tasks
     from seedbed.workspace.experiments import Experiments
     from seedbed.workspace.judges import Judges
+    from seedbed.workspace.metrics import Metrics
     from seedbed.workspace.models import Models
     from seedbed.workspace.playbooks import Playbooks
     from seedbed.workspace.reviews import Reviews
@@ -58,6 +60,7 @@ PARTS = (
     "reviews",
     "models",
     "judges",
+    "metrics",
     "storage",
 )
 """What a workspace has by noun: each a module of this package with a class of that name, imported when first used."""
@@ -80,6 +83,7 @@ class Workspace:
     reviews: Reviews
     models: Models
     judges: Judges
+    metrics: Metrics
     storage: Storage
 
     def __init__(
@@ -195,12 +199,13 @@ class Workspace:
         if quality not in (None, "balanced", "maximum"):
             raise SettingsError([Problem("quality", shown(quality), "balanced or maximum")])
         expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
+        runner = await off_loop(lambda: self.resources.runner)
         run, scopes = "", self.resources.scopes(playbook, key)
         if key is not None:
-            run = new_id()
+            run = runner.new_run([str(playbook), key, inputs])
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
-        chosen, limits = self.resources.performed(playbook, program), Evaluating(1, max_cost_usd)
-        runner = self.resources.runner
+        limits = Evaluating(1, max_cost_usd)
+        chosen = await off_loop(self.resources.performed, playbook, program)
         labels = RunLabels(run, scopes, "maximum" if quality == "maximum" else "")
         return await runner.perform(
             chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=labels
