@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -99,6 +99,19 @@ class Model:
                 raise SettingsError(_wrong_arguments(error, kind, args, at, expected)) from None
             failure = f"{type(error).__name__}: {shown(str(error), 300)}"
             raise self._error("args", failure, expected, SET_THEM) from None
+
+    def lacking(self, needs: Iterable[str], *, calls_tools: bool) -> list[str]:
+        """What it cannot do of what a call needs. Its class decides whether tools reach the model behind it."""
+        missing = [need for need in needs if not self.card.masters(need)]
+        if calls_tools:
+            kind = type(self.live) if self.live is not None else self._load_class()
+            missing += ["tool calls"] if kind.bind_tools is _base_class().bind_tools else []
+        return missing
+
+    @cached_property
+    def bound(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """What it was prepared to be offered, by digest and choice: preparing takes a while."""
+        return {}
 
     def redact(self, text: str) -> str:
         """A text without the secrets of this model, which its provider may quote in an error."""

@@ -17,6 +17,7 @@ from seedbed.playbooks.conditions import Until, earliest
 from seedbed.playbooks.loading import leaves
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import LISTS, locks
+from seedbed.playbooks.tool_use import tool_problems
 from seedbed.playbooks.values import is_number
 
 EXPECTED = {
@@ -189,6 +190,7 @@ class _DocumentCheck:
         yield from self.demo_problems()
         yield from self.locked_problems()
         yield from self.rule_problems()
+        yield from tool_problems(self.document, ((path, step) for path, step, _ in self.steps))
 
     def step_problems(self) -> Iterator[Problem]:
         paths: dict[object, str] = {}
@@ -357,6 +359,7 @@ class _DocumentCheck:
         yield from (f"demos.{name}" for name in self._steps())
         for name, step in ((step.get("name"), step) for _, step, _ in self.steps):
             yield f"steps.{name}.prompt"
+            yield f"steps.{name}.calls.at_most"
             if "until" in step:
                 yield f"steps.{name}.until.at_most"
 

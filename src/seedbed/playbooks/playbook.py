@@ -31,6 +31,7 @@ from seedbed.playbooks import checking, loading
 from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import ArgumentTest, Permission, Rules, Taken, rule_text
+from seedbed.playbooks.tool_use import CallLimits, ToolText
 from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw
 from seedbed.storage.store import Digest, Json, digest, short
 
@@ -45,7 +46,7 @@ Scalar: TypeAlias = bool | Number | Text
 
 
 class Role(Frozen):
-    """One speaker: its instructions and its model, by name or by what it needs."""
+    """One speaker: its instructions, its model, by name or by what it needs, and the tools that it may call."""
 
     system: Text = ""
     model: Text | None = None
@@ -54,6 +55,7 @@ class Role(Frozen):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     stop: tuple[Text, ...] = ()
+    tools: tuple[Text, ...] = ()
 
 
 class Context(Frozen):
@@ -80,7 +82,8 @@ class Opens(Frozen):
 class Step(Frozen):
     """One planned answer: which role, which prompt, and which other earlier steps it sees.
 
-    Its own `needs`, `prefer` and limit of cost override those of the role. The step is skipped unless `when` holds.
+    Its own `needs`, `prefer`, `tools` and limit of cost override those of the role. The step is skipped unless `when`
+    holds.
     """
 
     name: StepName
@@ -91,6 +94,8 @@ class Step(Frozen):
     when: Condition | None = None
     until: Until | None = None
     opens: Opens | None = None
+    tools: tuple[Text, ...] | None = None
+    calls: CallLimits | None = None
     needs: tuple[ItemName, ...] = ()
     prefer: Text | None = None
     quality: Literal["balanced", "maximum"] | None = None
@@ -140,6 +145,7 @@ class Playbook(Frozen):
     """
 
     inputs: tuple[StepName, ...] = ()
+    tools: Annotated[dict[ItemName, ToolText], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
     roles: Annotated[dict[ItemName, Role], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
     steps: tuple[StepOrTogether, ...] = ()
     demos: Annotated[dict[StepName, tuple[Demo, ...]], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
@@ -240,6 +246,20 @@ class Playbook(Frozen):
     def all_steps(self) -> Iterator[Step]:
         for group in self.plan:
             yield from group
+
+    def tools_of(self, step: Step) -> tuple[str, ...]:
+        """The names and patterns of the tools of a step: its own, or those of its role."""
+        return self.roles[step.role].tools if step.tools is None else step.tools
+
+    @property
+    def named_tools(self) -> frozenset[str]:
+        """The tools that its steps may call."""
+        return frozenset(name for step in self.all_steps() for name in self.tools_of(step))
+
+    @property
+    def uses_tools(self) -> bool:
+        """Whether its runs may call tools: a program may call any, a dialogue those that it names."""
+        return self.program is not None or bool(self.named_tools)
 
     @property
     def opened(self) -> frozenset[Digest]:
@@ -359,11 +379,13 @@ def _known_keys(location: tuple[int | str, ...]) -> Iterable[str]:
     """The keys that are allowed where pydantic met an unknown one."""
     names = [part for part in location[:-1] if isinstance(part, str)]
     owners: dict[str, type[BaseModel]] = {"roles": Role, "parameters": Parameter, "demos": Demo, "rules": Rules}
+    owners["tools"] = ToolText
     owner: type[BaseModel] = Playbook
     if names[:1] == ["rules"] and len(location) > 2:
         return ArgumentTest.model_fields
     if names:
         inner: dict[str, type[BaseModel]] = {"until": Until, "when": Condition, "opens": Opens, "context": Context}
+        inner["calls"] = CallLimits
         places = [inner[name] for name in names if name in inner and names[0] == "steps"]
         owner = places[0] if places else owners.get(names[0], Step)
         if owner is Until and names[-1] in ("all", "any"):

@@ -32,6 +32,7 @@ from seedbed.runs.history import (
 )
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
+from seedbed.runs.request_keys import RequestKeys
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
 from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
@@ -113,7 +114,10 @@ class Recorder:
         self._history = MessageHistory()
         self._again: dict[str, str] = {}
         """The keys of reading calls that failed and are tried again, with the keys of their next tries."""
-        self._requests: Counter[str] = Counter()
+        self.keys = RequestKeys(self.id)
+        self.toolset: Digest | None = None
+        """The tools that it may call, as content."""
+        self._stored: set[Digest] = set()
 
     @classmethod
     def resume(cls, journal: Journal, run: str, *, by: str) -> Self:
@@ -198,6 +202,7 @@ class Recorder:
             self._load()  # once more, with what the worker before has recorded meanwhile
         else:
             body = {**self._start, "seedbed": _version(), "worker": self._journal.worker}
+            body |= {"toolset": self.toolset} if self.toolset else {}
             await self.claims.begin(self._add("start", self.id, self.playbook, body))
         emit(RunStarted(playbook=self.playbook, resumed=self.resumed))
 
@@ -220,9 +225,13 @@ class Recorder:
         StoreError if the store refuses an entry: every later request then raises it again.
         """
         self.claims.check()
-        key = self._key(kind, name, request)
+        key = self.keys.take(kind, name, request)
+        if key in self._known and kind == "turn":
+            body = self._history.expand(self._known[key])
+            self.keys.reserve(key, body["calls"])
+            return body
         if key in self._known:
-            return self._history.expand(self._known[key]) if kind == "turn" else self._known[key]
+            return self._known[key]
         began = time.perf_counter()
         body = await (self.claims.once(key, name, json_copy(request), work) if risky else work())
         seconds = body.get("latency_seconds", time.perf_counter() - began)
@@ -235,7 +244,16 @@ class Recorder:
                 body = self._history.expand(recorded.body) if kind == "turn" else recorded.body
         if kind == "turn":  # only now can others go on from it
             self._history.add(key, body)
+            self.keys.reserve(key, body.get("calls", ()))
         return body
+
+    async def store_content(self, kind: str, body: Json) -> Digest:
+        """The digest of content that an entry names, which is stored first."""
+        named = digest(kind, body)
+        if named not in self._stored:
+            await asyncio.to_thread(self._journal.store.put, kind, body)
+            self._stored.add(named)
+        return named
 
     def add_turn(self, body: Json) -> Turn:
         """Add a recorded turn to the run."""
@@ -244,13 +262,7 @@ class Recorder:
 
     def next_key(self, kind: str, name: str, request: object) -> str:
         """The key of the next request with this content."""
-        place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"
-        return f"{place}/{self._requests[place] + 1}"
-
-    def _key(self, kind: str, name: str, request: object) -> str:
-        key = self.next_key(kind, name, request)
-        self._requests[key.rpartition("/")[0]] += 1
-        return key
+        return self.keys.next(kind, name, request)
 
     async def record_failure(self, failure: Failure) -> None:
         """Store what was paid for a turn without an answer. The turn is asked again when the run is resumed."""
@@ -264,7 +276,7 @@ class Recorder:
 
         A child that fails is stored too, with its cost; one that was not completed is resumed with this run.
         """
-        key = first = self._key("child", step, request)
+        key = first = self.keys.take("child", step, request)
         tries = count(2)
         while key in self._known and self._known[key]["status"] != "completed":
             key = f"{first}@{next(tries)}"

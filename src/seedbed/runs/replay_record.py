@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Missed, ReplayLabel, ReplayMode
 from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
+from seedbed.runs.messages import from_compared
 from seedbed.runs.recorder import Details, Recorder, RunStart, conditions, json_copy
 from seedbed.runs.run import Child, Run, RunStatus
 from seedbed.storage.store import Json, Query, Store
@@ -230,7 +231,7 @@ def _substitute(entry: CassetteEntry, request: Json, difference: Difference | No
         where = f": {difference.path} differs" if difference else ""
         notice = f"answered by turn {entry.place} of {entry.name} of run {cassette.run[:10]}{where}"
         body |= {
-            "messages": [[each["speaker"], each["text"]] for each in request["messages"]],
+            "messages": [from_compared(each) for each in request["messages"]],
             "seed": request["seed"],
             "notices": [*body["notices"], notice],
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 
 from seedbed.errors import NotFound, RunError
@@ -40,7 +41,7 @@ def load_cassette(library: Library, run: str) -> Cassette:
 
 
 class ReplayTools(dict[str, Tool]):
-    """The tools of a strict replay: those of the workspace, and those of the recording.
+    """The tools of a strict replay: those of the workspace, and those of the recording, as models were told of them.
 
     With MCP `servers` in the workspace file any name may be a tool: they are not started to ask them.
     """
@@ -50,6 +51,9 @@ class ReplayTools(dict[str, Tool]):
             name: Tool(name, refuse, "changes" if name in cassette.changing else "reads") for name in cassette.tools
         }
         super().__init__({**recorded, **known})
+        for name, told in cassette.toolset.items():
+            tool = self[name] if name in known else Tool(name, refuse, "changes" if told["changes"] else "reads")
+            self[name] = replace(tool, about=told["about"], schema=told["parameters"])
         self._servers = servers
 
     def __bool__(self) -> bool:

@@ -205,6 +205,8 @@ class Runner:
         identity = self.model_identities(playbook)
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by):
             identity["source"] = seen
+        if playbook.uses_tools and not playbook.program:
+            identity["toolset"] = self._tool_sources.toolset(self.tools, playbook)
         if self.reaches_tools(playbook):
             if not self._acts_for_real(playbook) and (stand_ins := self._tool_sources.stand_ins(self.tools)):
                 identity["stand-ins"] = stand_ins
@@ -219,8 +221,8 @@ class Runner:
         return (self.real_tools and bounds().real_tools) or not self.reaches_tools(playbook)
 
     def reaches_tools(self, playbook: Playbook) -> bool:
-        """Whether runs of a playbook may call tools: a dialogue calls none, but may open one that has a program."""
-        if playbook.program:
+        """Whether runs of a playbook may call tools, or runs that they open."""
+        if playbook.uses_tools:
             return True
         with suppress(NotFound):  # the run says so
             return any(self.reaches_tools(self.library.get(each)) for each in playbook.opened)
@@ -228,7 +230,9 @@ class Runner:
 
     async def expect_stand_ins(self, playbooks: Iterable[Playbook]) -> None:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
-        if trying := [playbook for playbook in playbooks if not self._acts_for_real(playbook)]:
+        playbooks = [playbook for playbook in playbooks if self.reaches_tools(playbook)]
+        trying = [playbook for playbook in playbooks if not self._acts_for_real(playbook)]
+        if trying or any(playbook.program is None for playbook in playbooks):
             tools = (await self._tool_sources.load(self.tools)).values()
             expect_stand_ins(tool for tool in tools if any(permits(each, tool) for each in trying))
 
@@ -339,7 +343,7 @@ class Runner:
 
         If the run fails, what a replay missed is raised instead: it explains the failure.
         """
-        strict, reached = strict_record(recorder), has_program or playbook.program is not None
+        strict, reached = strict_record(recorder), has_program or playbook.uses_tools
         if not strict:
             await self.stop.check()
             if not self._spender.any_price:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from seedbed.errors import Problem, SettingsError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.rules.rule import names
+from seedbed.playbooks.tool_use import chosen
 from seedbed.stage.bounds import bounds
 from seedbed.stage.tools import Tool, as_tool, takes_key
 
@@ -37,7 +38,10 @@ def lacks_stand_in(tool: Tool) -> bool:
 
 
 def permits(playbook: Playbook, tool: Tool) -> bool:
-    """Whether a playbook, and all whose rules hold here, could ever let a tool act, whatever its arguments."""
+    """Whether a playbook could ever use a tool: a program any, a dialogue those that it names; and whether all whose
+    rules hold here could let it act, whatever its arguments."""
+    if not playbook.program and not playbook.opened and not chosen(playbook.named_tools, [tool.name]):
+        return False
     forbidden = (rule for each in (playbook, *bounds().playbooks) for rule in each.rules.never if isinstance(rule, str))
     return not any(names(rule, tool.name) for rule in forbidden)
 
@@ -86,7 +90,7 @@ def _stand_in(tool: Tool, made: Mapping[Callable[[], Any], Any]) -> Tool:
 
 
 def _acting(tool: Tool, function: Callable[..., Any], acts: Literal["simulated", "sandbox"]) -> Tool:
-    return replace(tool, function=function, acts=acts, takes_key=takes_key(function))
+    return replace(tool, function=function, acts=acts, takes_key=takes_key(function), schema=tool.parameters)
 
 
 def _offered(name: str, sandbox: Any) -> Callable[..., Any]:

@@ -99,7 +99,7 @@ class ScoredRun:
             "decisions": len(run.decisions),
             "children": len(run.children),
             "input_length": len(inputs),
-            "prompt_length": sum(len(text) for turn in run.turns for _, text in turn.messages),
+            "prompt_length": sum(len(text) for turn in run.turns for _, text, *_ in turn.messages),
             "output_length": len(_text(run.output)) if run.output is not None else math.nan,
         }
 

@@ -13,9 +13,12 @@ from seedbed.models.chat import Message
 from seedbed.playbooks.conditions import Condition, Until
 from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.playbooks.prompts import Placeholder, fill, placeholders
+from seedbed.runs.run import Turn
 from seedbed.stage.dialogue.adaptation import Convergence, assess, holds
+from seedbed.stage.dialogue.agent_loop import call_tools
 from seedbed.stage.dialogue.children import INHERITED, STOPPING, open_children
 from seedbed.stage.dialogue.context import Statement, condense, summarise
+from seedbed.stage.model_turns import TurnOptions
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import canonical
 
@@ -152,10 +155,9 @@ class _Dialogue:
                 seen, before, fresh = await self._messages(step, previous)
                 rounds = self.rounds.setdefault(step.name, [])
                 system = fill(self.playbook.roles[step.role].system, self.values)
-                prompt, last = fresh[-1].text, step.name == self.last and not rounds
-                turn = await self.stage.ask(
-                    step.role, prompt, before=[*before, *fresh[:-1]], system=system, step=step, last=last
-                )
+                last = step.name == self.last and not rounds
+                messages = [*self.stage.instructions(step.role, system), *before, *fresh]
+                turn = await self._turn(step, messages, last=last)
                 text = turn.text
                 if step.opens:
                     text = await open_children(self.stage, step, text, self.task, seen)
@@ -170,6 +172,11 @@ class _Dialogue:
             raise
         except Exception as error:  # noqa: BLE001 - the steps that need it raise it again
             ended[step.name] = error
+
+    async def _turn(self, step: Step, messages: list[Message], *, last: bool) -> Turn:
+        if tools := self.playbook.tools_of(step):
+            return await call_tools(self.stage, step, messages, tools, last=last)
+        return await self.stage.turn(step.role, messages, TurnOptions(last=last), step=step)
 
     def _set_answer(self, name: str, text: str, model: str | None = None) -> None:
         self.answers[name] = self.values[Placeholder(name)] = text

@@ -1,0 +1,115 @@
+"""Agent loop: a step whose model calls tools until it answers, within the limits of the step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from seedbed.errors import ActionForbidden, BudgetSpent, RunError
+from seedbed.models.chat import Message, ToolOffer
+from seedbed.playbooks.playbook import Step
+from seedbed.playbooks.schemas import misfit
+from seedbed.playbooks.tool_use import CallLimits
+from seedbed.runs.run import Turn
+from seedbed.stage.model_turns import TurnOptions, answer_message
+from seedbed.stage.stage import Stage
+from seedbed.storage.store import Json, canonical
+
+MOST_CHARACTERS = 20_000
+"""How much of a result a model reads; the record has all of it."""
+
+REPEATS = 3
+"""So many rounds running with the same calls end the loop: they will not bring anything new."""
+
+
+async def call_tools(
+    stage: Stage, step: Step, messages: Sequence[Message], tools: Sequence[str], *, last: bool
+) -> Turn:
+    """Ask a step with tools, perform the calls it answers, and ask again with their results; until it answers.
+
+    When its rounds or the money are spent, or it asks for the same calls again and again, it is asked once more and may
+    call nothing. Raises RunError if the step says so.
+    """
+    limits, offer = step.calls or CallLimits(), stage.offer(tools)
+    said, rounds = list(messages), list[list[Json]]()
+    while True:
+        over = _is_over(limits, rounds)
+        if not over:
+            try:
+                turn = await stage.turn(step.role, said, TurnOptions(offer), step=step)
+            except BudgetSpent as spent:
+                if not last:
+                    raise
+                over = "budget", str(spent)
+        if over:
+            await stage.decide(f"{step.name} calls", over[0], because=over[1])
+            if limits.then == "fail":
+                raise RunError(f"step {step.name}: found no answer, {over[1]}; expected one. Raise calls.at_most")
+            options = TurnOptions(stage.offer(tools, "none"), last=last)
+            return await stage.turn(step.role, said, options, step=step)
+        if not turn.calls or offer is None:
+            return turn
+        said += [answer_message(turn), *await _perform(stage, turn, offer, limits.parallel)]
+        rounds.append([{name: each[name] for name in ("tool", "arguments")} for each in turn.calls])
+
+
+def _is_over(limits: CallLimits, rounds: Sequence[list[Json]]) -> tuple[str, str] | None:
+    """Why the model may call no more, as a word and in words."""
+    if len(rounds) >= limits.at_most:
+        return "at_most", f"it called tools in {len(rounds)} rounds, calls.at_most"
+    if len(rounds) >= REPEATS and all(each == rounds[-1] for each in rounds[-REPEATS:]):
+        return "repeats", f"it asked for the same calls in {REPEATS} rounds running"
+    return None
+
+
+async def _perform(stage: Stage, turn: Turn, offer: ToolOffer, parallel: int) -> list[Message]:
+    """The results of the calls of a turn, in their order.
+
+    All permissions and questions to people come before any call starts. Then reading calls run at the same time;
+    changing ones keep their order and never overlap. A call that is refused or does not fit is not made: the model is
+    told why.
+    """
+    results: dict[int, Message] = {}
+    permitted: list[int] = []
+    for place, each in enumerate(turn.calls):
+        problem = _misfit(each, offer)
+        if not problem:
+            try:
+                await stage.require_permission(each["tool"], each["arguments"])
+                permitted.append(place)
+            except ActionForbidden as refused:
+                problem = str(refused)
+        if problem:
+            results[place] = Message("tool", problem, call=each["id"], failed=True)
+    room = asyncio.Semaphore(parallel)
+
+    async def perform(*places: int) -> None:
+        for place in places:
+            each = turn.calls[place]
+            async with room:
+                done = await stage.use(each["tool"], each["arguments"], each["id"])
+            text = done.error or (done.result if isinstance(done.result, str) else canonical(done.result))
+            results[place] = Message("tool", _cut(text), call=each["id"], failed=bool(done.error))
+
+    changing = [place for place in permitted if offer.tools[turn.calls[place]["tool"]]["changes"]]
+    reading = [perform(place) for place in permitted if place not in changing]
+    outcomes = await asyncio.gather(*reading, perform(*changing), return_exceptions=True)
+    for outcome in outcomes:  # only now, so that no call is cut off by the failure of another
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [results[place] for place in sorted(results)]
+
+
+def _misfit(call: Json, offer: ToolOffer) -> str:
+    """Why a call cannot be made; empty if it can."""
+    if call["tool"] not in offer.tools:
+        return f"found no tool {call['tool']!r}; expected one of: {', '.join(offer.tools)}"
+    if call["arguments"] is None:
+        return f"found arguments that are no JSON object: {call.get('unreadable', '')}"
+    return misfit(call["arguments"], offer.tools[call["tool"]]["parameters"], "arguments")
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return f"{text[:MOST_CHARACTERS]}\n[cut off here: the whole result has {len(text):,} characters]"
