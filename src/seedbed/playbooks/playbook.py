@@ -32,7 +32,7 @@ from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import ArgumentTest, Permission, Rules, Taken, rule_text
 from seedbed.playbooks.tool_use import CallLimits, ToolText
-from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw
+from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw, tidy
 from seedbed.storage.store import Digest, Json, digest, short
 
 MAX_TEXT = 200_000
@@ -210,7 +210,7 @@ class Playbook(Frozen):
 
     def content(self) -> Json:
         """The document that the digest covers: all but `meta`, without fields at their default."""
-        content: Json = _tidy(self.model_dump(mode="json", exclude_defaults=True, exclude={"meta"}))
+        content: Json = tidy(self.model_dump(mode="json", exclude_defaults=True, exclude={"meta"}))
         return content
 
     def document(self) -> Json:
@@ -391,12 +391,3 @@ def _known_keys(location: tuple[int | str, ...]) -> Iterable[str]:
         if owner is Until and names[-1] in ("all", "any"):
             owner = StopRule
     return owner.model_fields
-
-
-def _tidy(value: Any) -> Any:
-    """Write 2.0 as 2, as people would."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _tidy(item) for key, item in value.items()}
-    return [_tidy(item) for item in value] if isinstance(value, list) else value
