@@ -86,6 +86,22 @@ class ToolOffer:
         return json.dumps(dict(self.tools))
 
 
+ANSWER = "answer"
+"""The tool by whose call a model gives a structured answer, where it has no better way."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputForm:
+    """The JSON Schema that an answer shall fit; `digest` names it."""
+
+    digest: str
+    schema: Mapping[str, Any]
+
+    @property
+    def counted(self) -> str:
+        return json.dumps(dict(self.schema))
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How a model answers. The arguments of its card decide what is None or empty here."""
@@ -96,6 +112,13 @@ class Sampling:
     stop: Sequence[str] = ()
     offer: ToolOffer | None = None
     """The tools that it may call."""
+    form: OutputForm | None = None
+    """The structure that its answer shall have."""
+
+    @property
+    def beyond(self) -> tuple[ToolOffer | OutputForm, ...]:
+        """What it reads beyond the messages."""
+        return tuple(each for each in (self.offer, self.form) if each)
 
 
 AS_ON_ITS_CARD = Sampling()
@@ -146,9 +169,9 @@ def merge_messages(messages: Sequence[Message]) -> list[Message]:
     return merged
 
 
-def prompt_texts(messages: Iterable[Message], offer: ToolOffer | None) -> list[str]:
-    """All that a model reads, as texts whose tokens can be counted; the tools that it is offered are a part of it."""
-    return [*(message.counted for message in messages), *([offer.counted] if offer else [])]
+def prompt_texts(messages: Iterable[Message], beyond: Iterable[ToolOffer | OutputForm]) -> list[str]:
+    """All that a model reads, as texts whose tokens can be counted: also tools, and the form of the answer."""
+    return [*(message.counted for message in messages), *(each.counted for each in beyond)]
 
 
 async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS_ON_ITS_CARD) -> Reply:
@@ -159,7 +182,7 @@ async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS
     """
     chat, langchain = model.chat, _langchain()
     options = _options(model, sampling)
-    prompt = langchain.to_messages(messages, class_of(chat))
+    prompt = langchain.to_messages(_prompted(model, messages, sampling), class_of(chat))
     started = time.perf_counter()
     with _explained(model):
         async with asyncio.timeout(model.card.timeout_seconds):
@@ -170,7 +193,7 @@ async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS
             else:
                 answer = await chat.ainvoke(prompt, **options)
         _expect_short(model, len(str(answer.text)))
-        return _reply(model, answer, _own_count(messages, answer, sampling), time.perf_counter() - started)
+        return _reply(model, answer, messages, sampling, time.perf_counter() - started)
 
 
 async def stream(
@@ -180,7 +203,7 @@ async def stream(
 
     Everything else is as with `ask`. A failure may come after some pieces.
     """
-    prompt = _langchain().to_messages(messages, class_of(model.chat))
+    prompt = _langchain().to_messages(_prompted(model, messages, sampling), class_of(model.chat))
     whole: AIMessageChunk | None = None
     took, length = 0.0, 0
     async with aclosing(model.chat.astream(prompt, **_options(model, sampling))) as pieces:  # type: ignore[type-var]
@@ -202,7 +225,7 @@ async def stream(
         problem = f"model {shown(model.name)} gave no answer: found an empty stream"
         raise ModelUnavailable(problem, "transient", paid=True)
     with _explained(model):
-        reply = _reply(model, whole, _own_count(messages, whole, sampling), took)
+        reply = _reply(model, whole, messages, sampling, took)
     yield reply
 
 
@@ -228,17 +251,33 @@ def _options(model: Model, sampling: Sampling) -> dict[str, Any]:
         "seed": sampling.seed if "seed" in type(model.chat).model_fields else None,
         "stop": list(sampling.stop) or None,
     }
-    return {**{name: value for name, value in options.items() if value is not None}, **_tools(model, sampling.offer)}
+    return {**{name: value for name, value in options.items() if value is not None}, **_bound(model, sampling)}
 
 
-def _tools(model: Model, offer: ToolOffer | None) -> dict[str, Any]:
-    """The arguments that offer tools, prepared once for each model."""
-    if offer is None:
+def _bound(model: Model, sampling: Sampling) -> dict[str, Any]:
+    """The arguments that offer tools and ask for a structure, prepared once for each model."""
+    offer, form = sampling.offer, sampling.form
+    if not sampling.beyond:
         return {}
-    key = (offer.digest, offer.choice)
+    key = (offer.digest if offer else "", offer.choice if offer else "", form.digest if form else "")
     if key not in model.bound:
-        model.bound[key] = _langchain().bound_tools(model.chat, offer)
+        way, langchain = model.output_way if form else "", _langchain()
+        schema = langchain.native_form(model.chat, form) if form and way == "native" else {}
+        if form and way == "tool":
+            tools = offer.tools if offer else {}
+            choice = ANSWER if not tools or (offer and offer.choice) else "any"
+            answer = {"about": "Give your final answer.", "parameters": form.schema}
+            offer = ToolOffer(form.digest, {**tools, ANSWER: answer}, choice)
+        model.bound[key] = {**(langchain.bound_tools(model.chat, offer) if offer else {}), **schema}
     return model.bound[key]
+
+
+def _prompted(model: Model, messages: Sequence[Message], sampling: Sampling) -> Sequence[Message]:
+    """The messages, with the form of the answer at their end for a model that must be told in words."""
+    if sampling.form is None or model.output_way != "prompted":
+        return messages
+    text = f"Answer with JSON alone, which fits this JSON Schema:\n{sampling.form.counted}"
+    return merge_messages([*messages, Message("user", text)])
 
 
 def class_of(chat: object) -> str:
@@ -267,16 +306,19 @@ def _explained(model: Model) -> Iterator[None]:
         ) from error
 
 
-def _reply(model: Model, answer: AIMessage, own: Usage, latency: float) -> Reply:
-    """The answer with what it took, `own` being our own count. Whatever a provider says, no answer is lost here."""
+def _reply(model: Model, answer: AIMessage, messages: Sequence[Message], sampling: Sampling, latency: float) -> Reply:
+    """The answer with what it took. Whatever a provider says, no answer is lost here."""
     metadata, usage = answer.response_metadata, read_usage(answer.usage_metadata)
-    own = Usage() if model.is_here else own
+    own = Usage() if model.is_here else _own_count(messages, answer, sampling)
     usage = usage and usage.at_least(own)
     cost = _cost(model, usage, own, metadata)
     seconds = read_number(metadata.get("latency_seconds"))
     calls = _langchain().calls_of(answer)
+    form = next((each for each in calls if each.tool == ANSWER), None) if sampling.form else None
+    calls = () if form else calls
+    text = str(answer.text) if form is None else form.unreadable or json.dumps(form.arguments, ensure_ascii=False)
     return Reply(
-        text=str(answer.text),
+        text=text,
         usage=usage or Usage(),
         cost_usd=cost or 0.0,
         latency_seconds=latency if seconds is None else float(min(seconds, MOST_SECONDS)),
@@ -297,7 +339,7 @@ def _cached_tokens(answer: AIMessage) -> int:
 
 def _own_count(messages: Sequence[Message], answer: AIMessage, sampling: Sampling) -> Usage:
     """Our own count of the texts; of the answer no more than was asked for."""
-    read, written = counted_tokens(*prompt_texts(messages, sampling.offer)), counted_tokens(str(answer.text))
+    read, written = counted_tokens(*prompt_texts(messages, sampling.beyond)), counted_tokens(str(answer.text))
     return Usage(read, written if sampling.max_tokens is None else min(written, sampling.max_tokens))
 
 

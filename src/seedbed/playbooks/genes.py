@@ -110,8 +110,10 @@ def _leaves(content: Json) -> Iterator[tuple[str, Any]]:
                 yield "steps", [_names(item) for item in value]
                 for item in value:
                     for step in item.get("together", [item]):
-                        fields = {name: field for name, field in step.items() if name != "name"}
+                        fields = {name: field for name, field in step.items() if name not in ("name", "output")}
                         yield from _flat(f"steps.{step['name']}", fields)
+                        if "output" in step:  # a leaf as a whole: names of fields may be anything
+                            yield f"steps.{step['name']}.output", step["output"]
             case "demos":
                 for step, demos in value.items():
                     yield f"demos.{step}", demos

@@ -31,6 +31,7 @@ from seedbed.playbooks import checking, loading
 from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import ArgumentTest, Permission, Rules, Taken, rule_text
+from seedbed.playbooks.schemas import REPAIRS, expand_outputs
 from seedbed.playbooks.tool_use import CallLimits, ToolText
 from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw, tidy
 from seedbed.storage.store import Digest, Json, digest, short
@@ -83,7 +84,7 @@ class Step(Frozen):
     """One planned answer: which role, which prompt, and which other earlier steps it sees.
 
     Its own `needs`, `prefer`, `tools` and limit of cost override those of the role. The step is skipped unless `when`
-    holds.
+    holds. Its answer fits the JSON Schema `output`, if there is one, after at most so many turns of `repair`.
     """
 
     name: StepName
@@ -96,6 +97,8 @@ class Step(Frozen):
     opens: Opens | None = None
     tools: tuple[Text, ...] | None = None
     calls: CallLimits | None = None
+    output: Annotated[dict[str, Any], AfterValidator(freeze)] | None = None
+    repair: Annotated[int, Field(ge=0, le=10)] = REPAIRS
     needs: tuple[ItemName, ...] = ()
     prefer: Text | None = None
     quality: Literal["balanced", "maximum"] | None = None
@@ -171,7 +174,8 @@ class Playbook(Frozen):
         cls, document: object, source: str, lines: Mapping[str, str], known_problems: Iterable[Problem]
     ) -> Playbook:
         playbook: Playbook | None = None
-        problems = checking.problems(document)
+        document, wrong_outputs = expand_outputs(document)
+        problems = [*wrong_outputs, *checking.problems(document)]
         try:
             text = json.dumps(_expand_parameters(document), allow_nan=False)
             playbook = cls.model_validate_json(text, context=CHECKED)

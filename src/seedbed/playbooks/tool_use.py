@@ -13,14 +13,14 @@ from seedbed.playbooks.values import Frozen, ReadOnly
 
 MOST_CALL_ROUNDS = 50
 
-Words = Annotated[str, StringConstraints(max_length=20_000)]
+ToolWords = Annotated[str, StringConstraints(max_length=20_000)]
 
 
 class ToolText(Frozen):
     """What models are told of a tool and of its arguments, in place of the tool's own words."""
 
-    about: Words = ""
-    arguments: Annotated[dict[str, Words], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
+    about: ToolWords = ""
+    arguments: Annotated[dict[str, ToolWords], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
 
 
 class CallLimits(Frozen):

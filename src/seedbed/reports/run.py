@@ -114,9 +114,9 @@ def _turn(turn: Turn) -> list[PagePart]:
         messages += [Prose(speaker), Verbatim(text, "text")]
     heading = f"{turn.step or turn.role} · {turn.role} · {turn.model}"
     prompt = [Fold("Prompt", messages)] if messages else []
-    asked = [Verbatim(f"{each['tool']} {canonical(each['arguments'])}", "text") for each in turn.calls]
-    answer = [Verbatim(turn.text)] if turn.text.strip() else [] if asked else [Prose("No text.")]
-    return [*section(heading, *map(Prose, turn.notices), *answer, *asked, *prompt)]
+    requested = [Verbatim(f"{each['tool']} {canonical(each['arguments'])}", "text") for each in turn.calls]
+    answer = [Verbatim(turn.text)] if turn.text.strip() else [] if requested else [Prose("No text.")]
+    return [*section(heading, *map(Prose, turn.notices), *answer, *requested, *prompt)]
 
 
 def _table(heading: str, heads: Sequence[str], rows: Sequence[TableRow]) -> list[PagePart]:

@@ -71,6 +71,11 @@ class Turn(RunEntry):
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens + self.uncounted_tokens
 
+    @property
+    def is_misfit(self) -> bool:
+        """Whether it is an answer that has not the structure that was asked for."""
+        return bool(self.options.get("schema")) and self.value is None and not self.calls
+
     def body(self) -> Json:
         fields = {name: getattr(self, name) for name in self.__slots__}
         lists = {"notices": list(self.notices), "calls": list(self.calls)}

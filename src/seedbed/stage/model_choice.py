@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from seedbed.errors import BudgetSpent, Problem, SettingsError
 from seedbed.models.calling.limits import Reserve
 from seedbed.models.cards import Model, fallback_chain
-from seedbed.models.chat import Message, ToolOffer, prompt_texts
+from seedbed.models.chat import Message, OutputForm, ToolOffer, prompt_texts
 from seedbed.models.prices import REMEDY
 from seedbed.models.routing.request import ModelChoice, RoutingRequest
 from seedbed.models.usage import estimated_tokens
@@ -109,9 +109,9 @@ class Spender:
     check: Callable[[], Awaitable[None]] | None = None
     any_price: bool = False
 
-    def reserve_from(self, ledger: Ledger, last: bool, offer: ToolOffer | None = None) -> Reserve:
-        """A Reserve that reserves the cost of a request, with the tools it offers, from a ledger; only the `last` turn
-        may spend all of it."""
+    def reserve_from(self, ledger: Ledger, last: bool, beyond: Sequence[ToolOffer | OutputForm] = ()) -> Reserve:
+        """A Reserve that reserves the cost of a request, and what is `beyond` its messages, from a ledger; only the
+        `last` turn may spend all of it."""
 
         @asynccontextmanager
         async def reserve(
@@ -119,7 +119,7 @@ class Spender:
         ) -> AsyncIterator[Reservation]:
             if self.check:
                 await self.check()
-            prompt_tokens = _most_prompt_tokens(prompt_texts(messages, offer))
+            prompt_tokens = _most_prompt_tokens(prompt_texts(messages, beyond))
             prices = model.price(prompt_tokens)
             if prices is None and ledger.needs_prices and not self.any_price:
                 raise SettingsError([_unknown_price(model)])

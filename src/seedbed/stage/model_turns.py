@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from seedbed.models.calling.fallback import Discard, ModelAnswer
-from seedbed.models.chat import Message, ToolCall, ToolOffer
+from seedbed.models.chat import Message, OutputForm, Sampling, ToolCall, ToolOffer
+from seedbed.playbooks.schemas import read_answer
 from seedbed.runs.messages import SpeakerText, to_compare
 from seedbed.runs.run import Failure, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
@@ -16,15 +17,21 @@ from seedbed.telemetry import Substituted, TurnEnded, emit, listeners
 
 @dataclass(frozen=True, slots=True)
 class TurnOptions:
-    """What a turn is asked for beyond its messages: `offer` are tools that it may call. The `last` turn of a run may
-    spend what was reserved for it."""
+    """What a turn is asked for beyond its messages: `offer` are tools that it may call, `form` is the structure of its
+    answer. The `last` turn of a run may spend what was reserved for it."""
 
     offer: ToolOffer | None = None
+    form: OutputForm | None = None
     last: bool = False
+
+    @property
+    def beyond(self) -> tuple[ToolOffer | OutputForm, ...]:
+        return Sampling(offer=self.offer, form=self.form).beyond
 
     def body(self) -> Json:
         """What a turn stores of them, beside the tools."""
-        return {"tool_choice": self.offer.choice} if self.offer and self.offer.choice else {}
+        choice, schema = self.offer.choice if self.offer else "", self.form.digest if self.form else ""
+        return {name: value for name, value in (("tool_choice", choice), ("schema", schema)) if value}
 
 
 PLAIN = TurnOptions()
@@ -76,7 +83,7 @@ def answer_message(turn: Turn) -> Message:
 
 def turn_of(step: str, request: TurnRequest, seed: int, answer: ModelAnswer) -> Turn:
     """The turn of a step that a request got that answer."""
-    reply = answer.reply
+    reply, form = answer.reply, request.options.form
     return Turn(
         step=step,
         role=request.role,
@@ -99,6 +106,7 @@ def turn_of(step: str, request: TurnRequest, seed: int, answer: ModelAnswer) -> 
         options=request.options.body(),
         native=reply.native,
         cached_tokens=reply.cached_tokens,
+        value=read_answer(reply.text, form.schema)[0] if form and not reply.calls else None,
     )
 
 

@@ -51,9 +51,9 @@ class ReplayTools(dict[str, Tool]):
             name: Tool(name, refuse, "changes" if name in cassette.changing else "reads") for name in cassette.tools
         }
         super().__init__({**recorded, **known})
-        for name, told in cassette.toolset.items():
-            tool = self[name] if name in known else Tool(name, refuse, "changes" if told["changes"] else "reads")
-            self[name] = replace(tool, about=told["about"], schema=told["parameters"])
+        for name, described in cassette.toolset.items():
+            tool = self[name] if name in known else Tool(name, refuse, "changes" if described["changes"] else "reads")
+            self[name] = replace(tool, about=described["about"], schema=described["parameters"])
         self._servers = servers
 
     def __bool__(self) -> bool:

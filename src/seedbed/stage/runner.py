@@ -230,10 +230,9 @@ class Runner:
 
     async def expect_stand_ins(self, playbooks: Iterable[Playbook]) -> None:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
-        playbooks = [playbook for playbook in playbooks if self.reaches_tools(playbook)]
-        trying = [playbook for playbook in playbooks if not self._acts_for_real(playbook)]
-        if trying or any(playbook.program is None for playbook in playbooks):
+        if reaching := [playbook for playbook in playbooks if self.reaches_tools(playbook)]:
             tools = (await self._tool_sources.load(self.tools)).values()
+            trying = [playbook for playbook in reaching if not self._acts_for_real(playbook)]
             expect_stand_ins(tool for tool in tools if any(permits(each, tool) for each in trying))
 
     def _save(self, playbook: Playbook) -> None:

@@ -140,21 +140,21 @@ class Stage:
         requirements = ModelRequirements.of(speaker, step)
         name = step if isinstance(step, str) else step.name
         label, request = name or role, TurnRequest(role, messages, options)
-        offer, last = options.offer, options.last and not self.depth  # the reserve is for the end of the topmost run
+        last = options.last and not self.depth  # the reserve is for the end of the topmost run
         event = RunEvent(run=self.recorder.id, step=label, role=role, model=requirements.model or "", depth=self.depth)
 
         async def work() -> Json:
             model = requirements.model or await self._choose(label, requirements, request, last)
             ledger = Ledger(requirements.max_cost_usd, last_share=0.0, within=self.ledger)
-            if offer:
-                await self.recorder.store_content("toolset", dict(offer.tools))
+            if options.offer:
+                await self.recorder.store_content("toolset", dict(options.offer.tools))
             call = ModelCall(
                 fallback_chain(self._models, model),
                 messages,
                 self._limits,
                 requirements.needs,
-                self._spender.reserve_from(ledger, last, offer),
-                Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop, offer),
+                self._spender.reserve_from(ledger, last, options.beyond),
+                Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop, options.offer, options.form),
                 pieces_of(replace(event, model=model), self._notify) if self.on_event else None,
             )
             try:
@@ -197,7 +197,7 @@ class Stage:
             remedy, place = "Name one, or say what it needs.", f"roles.{request.role}.model"
             raise PlaybookError([Problem(place, "nothing", "a model of the workspace", remedy)])
         router, seed = self._router(), f"{self.seed}/{step}/{len(self.recorder.turns)}"
-        texts = prompt_texts(request.messages, request.options.offer)
+        texts = prompt_texts(request.messages, request.options.beyond)
 
         async def choose() -> Json:
             choice = await choose_model(router, self.ledger, requirements, step, texts, last=last, seed=seed)

@@ -271,6 +271,15 @@ def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     return Score(float(not problems), "; ".join(f"{each.path}: {each.expected}" for each in problems[:3])[:500])
 
 
+@metric(version=1, binary=True)
+def schema_valid(run: Run, task: Task) -> Score:
+    """1 if every structured answer had its form at once, without repair."""
+    if not (answers := [turn for turn in run.turns if turn.options.get("schema") and not turn.calls]):
+        return Score(None, "no step has an output")
+    repaired = sum(turn.is_misfit for turn in answers)
+    return Score(float(not repaired), f"{repaired} of {len(answers)} answers had another form" if repaired else "")
+
+
 @metric(version=1, needs=("expected",))
 def json_fields(run: Run, task: Task) -> Score:
     """The share of the expected fields that the JSON output has with the same values; other fields are ignored.

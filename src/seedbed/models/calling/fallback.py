@@ -142,7 +142,7 @@ class ModelCall:
 
     @cached_property
     def _prompt_tokens(self) -> int:
-        return estimated_tokens(*prompt_texts(self.messages, self.sampling.offer))
+        return estimated_tokens(*prompt_texts(self.messages, self.sampling.beyond))
 
     async def answer(self) -> ModelAnswer:
         """Ask the models in turn until one answers.

@@ -11,11 +11,11 @@ from langchain_core.globals import get_debug, get_llm_cache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatResult
-from langchain_core.runnables import RunnableBinding
+from langchain_core.runnables import RunnableBinding, RunnableSequence
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import _configure_hooks, _tracing_v2_is_enabled
 
-from seedbed.models.chat import Message, ToolCall, ToolOffer
+from seedbed.models.chat import ANSWER, Message, OutputForm, ToolCall, ToolOffer
 
 _KINDS: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
 
@@ -40,8 +40,8 @@ def calls_of(answer: AIMessage) -> tuple[ToolCall, ...]:
     chunks = answer.tool_call_chunks if isinstance(answer, AIMessageChunk) else []
     if any(isinstance(each["args"], str) for each in chunks):
         return tuple(_call(n, each["id"], each["name"], each["args"]) for n, each in enumerate(chunks))
-    asked = [(each["id"], each["name"], each["args"]) for each in (*answer.tool_calls, *answer.invalid_tool_calls)]
-    return tuple(_call(n, *each) for n, each in enumerate(asked))
+    requested = [(each["id"], each["name"], each["args"]) for each in (*answer.tool_calls, *answer.invalid_tool_calls)]
+    return tuple(_call(n, *each) for n, each in enumerate(requested))
 
 
 def _call(number: int, call: str | None, name: str | None, args: Any) -> ToolCall:
@@ -72,6 +72,15 @@ def bound_tools(chat: BaseChatModel, offer: ToolOffer) -> dict[str, Any]:
     schemas = [function_schema(name, about) for name, about in offer.tools.items()]
     bound = chat.bind_tools(schemas, tool_choice=offer.choice) if offer.choice else chat.bind_tools(schemas)
     return dict(bound.kwargs) if isinstance(bound, RunnableBinding) else {}
+
+
+def native_form(chat: BaseChatModel, form: OutputForm) -> dict[str, Any]:
+    """The arguments by which a provider is asked for JSON of a schema, as LangChain's class makes them."""
+    schema = {"title": ANSWER, "description": "The answer.", **form.schema}
+    structured = chat.with_structured_output(schema, method="json_schema")
+    first = structured.first if isinstance(structured, RunnableSequence) else structured
+    kwargs = dict(first.kwargs) if isinstance(first, RunnableBinding) else {}
+    return {name: value for name, value in kwargs.items() if not name.startswith("ls_")}
 
 
 def function_schema(name: str, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -301,10 +301,10 @@ def _read(content: bytes) -> dict[str, Any]:
     return value
 
 
-def _calls(asked: Iterable[Mapping[str, Any]]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+def _calls(requested: Iterable[Mapping[str, Any]]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
     """The calls of an answer, and those whose arguments are no JSON object."""
     calls, malformed = list[ToolCall](), list[InvalidToolCall]()
-    for each in asked:
+    for each in requested:
         name, text = each["function"]["name"], each["function"].get("arguments") or "{}"
         try:
             arguments = json.loads(text)

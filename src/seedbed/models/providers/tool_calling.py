@@ -8,9 +8,10 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.tool import ToolCall, tool_call
+from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.utils.function_calling import convert_to_openai_function, convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -41,6 +42,21 @@ class ToolCallingChat(BaseChatModel):
             tool_choice = {"type": "function", "function": {"name": tool_choice}}
         choice = {"tool_choice": tool_choice} if tool_choice else {}
         return self.bind(tools=[convert_to_openai_tool(tool, strict=strict) for tool in tools], **choice, **kwargs)
+
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type,
+        *,
+        include_raw: bool = False,
+        method: str = "function_calling",
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
+        """Structured answers: by a call of a tool, or with `method="json_schema"` in the endpoint's own JSON mode."""
+        if method != "json_schema" or include_raw or not isinstance(schema, dict):
+            return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
+        function = convert_to_openai_function(schema)
+        form = {"name": function["name"], "schema": function["parameters"]}
+        return self.bind(response_format={"type": "json_schema", "json_schema": form}) | JsonOutputParser()
 
 
 def last_prompt(messages: Sequence[BaseMessage]) -> str:
