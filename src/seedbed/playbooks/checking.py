@@ -17,8 +17,8 @@ from seedbed.playbooks.conditions import Until, earliest
 from seedbed.playbooks.loading import leaves
 from seedbed.playbooks.prompts import fields, placeholders
 from seedbed.playbooks.rules import LISTS, locks
-from seedbed.playbooks.schemas import field_problems
-from seedbed.playbooks.tool_use import tool_problems
+from seedbed.playbooks.steps.schemas import field_problems
+from seedbed.playbooks.steps.tool_use import tool_problems
 from seedbed.playbooks.values import is_number
 
 EXPECTED = {

@@ -31,8 +31,8 @@ from seedbed.playbooks import checking, loading
 from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import ArgumentTest, Permission, Rules, Taken, rule_text
-from seedbed.playbooks.schemas import REPAIRS, expand_outputs
-from seedbed.playbooks.tool_use import CallLimits, ToolText
+from seedbed.playbooks.steps.schemas import REPAIRS, expand_outputs
+from seedbed.playbooks.steps.tool_use import CallLimits, ToolText
 from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw, tidy
 from seedbed.storage.store import Digest, Json, digest, short
 

@@ -8,7 +8,7 @@ from seedbed.errors import Problem, shown
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import literals, placeholders
 from seedbed.playbooks.rules import action_of, disguise, matches, names, rule_text
-from seedbed.playbooks.tool_use import chosen
+from seedbed.playbooks.steps.tool_use import chosen
 from seedbed.plugins import suggestion
 
 

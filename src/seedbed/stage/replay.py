@@ -14,8 +14,8 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Cassette
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord
-from seedbed.stage.model_choice import ModelRequirements, request_parameters
 from seedbed.stage.tools import Tool
+from seedbed.stage.turns.model_choice import ModelRequirements, request_parameters
 from seedbed.storage.store import Json
 
 

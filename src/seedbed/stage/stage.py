@@ -6,63 +6,45 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, RunError, ToolFailed
+from seedbed.errors import (
+    ActionForbidden,
+    InDoubt,
+    PlaybookError,
+    Problem,
+    QuotaSpent,
+    RunError,
+    Stopped,
+    ToolFailed,
+)
 from seedbed.models.calling.fallback import ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
 from seedbed.models.chat import Message, Sampling, ToolOffer, prompt_texts
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission
-from seedbed.playbooks.tool_use import chosen
+from seedbed.playbooks.steps.tool_use import chosen
 from seedbed.plugins import suggestion
 from seedbed.runs.cassette import CONFIRM
 from seedbed.runs.claims import idempotency_key
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
-from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
-from seedbed.stage.model_choice import ModelRequirements, Spender, choose_model, request_parameters
-from seedbed.stage.model_turns import PLAIN, TurnOptions, TurnRequest, emit_turn, failure_of, pieces_of, turn_of
+from seedbed.stage.confirmation import Callback, Nobody, Person, Questions
 from seedbed.stage.permission import ActionRules, unconfirmed
+from seedbed.stage.stage_options import StageOptions
 from seedbed.stage.tools import Tool, toolset
+from seedbed.stage.turns.model_choice import ModelRequirements, choose_model, request_parameters
+from seedbed.stage.turns.model_turns import PLAIN, TurnOptions, TurnRequest, emit_turn, failure_of, pieces_of, turn_of
 from seedbed.storage.store import Digest, Json, digest
 from seedbed.telemetry import within
 
 if TYPE_CHECKING:
-    from seedbed.models.routing.router import Router
-
-OpenRun = Callable[["Stage", str, Digest | None, Json], Awaitable[Run]]
-"""Performs a run that a stage opens: its id, its playbook if it is not the same, and its inputs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageOptions:
-    """What a stage works with. By default there is no budget, no tool and no one to ask.
-
-    `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
-    `depth` counts the runs above this one; `above` are their playbooks, whose rules hold here too, `taken` their acts.
-    `spender` says how requests are paid for; `on_start` is called when the start of the run is stored, and may refuse
-    it. A run fails that takes longer than `run_time`.
-    """
-
-    limits: ModelLimits | None = None
-    router: Callable[[], Router] | None = None
-    ledger: Ledger | None = None
-    tools: Mapping[str, Tool] | None = None
-    confirm: Confirm | Person | None = None
-    on_event: Callable[[RunEvent], None] | None = None
-    open_run: OpenRun | None = None
-    depth: int = 0
-    above: Sequence[Playbook] = ()
-    taken: list[tuple[str, Json]] | None = None
-    spender: Spender = field(default_factory=Spender)
-    on_start: Callable[[], None] | None = None
-    run_time: timedelta | None = None
+    pass
 
 
 class Stage:
@@ -98,7 +80,7 @@ class Stage:
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
-        self._open_run, self._spender = options.open_run, options.spender
+        self._open_run, self.spender = options.open_run, options.spender
         self.on_start, self.run_time = options.on_start, options.run_time
         self._draws = count()
         if recorder.resumed and not self.depth and self.ledger.is_limited:
@@ -137,33 +119,36 @@ class Stage:
         """Ask a role with these messages. Calls of tools that it answers are left to the caller. As `ask`, which is the
         usual way; frameworks come in here."""
         speaker = self._role(role)
-        requirements = ModelRequirements.of(speaker, step)
+        requirements = ModelRequirements.of(speaker, step, self.recorder.quality)
         name = step if isinstance(step, str) else step.name
         label, request = name or role, TurnRequest(role, messages, options)
         last = options.last and not self.depth  # the reserve is for the end of the topmost run
         event = RunEvent(run=self.recorder.id, step=label, role=role, model=requirements.model or "", depth=self.depth)
 
         async def work() -> Json:
-            model = requirements.model or await self._choose(label, requirements, request, last)
+            named = requirements.model
+            chain = [named] if named else await self._choose(label, requirements, request, last)
             ledger = Ledger(requirements.max_cost_usd, last_share=0.0, within=self.ledger)
             if options.offer:
                 await self.recorder.store_content("toolset", dict(options.offer.tools))
             call = ModelCall(
-                fallback_chain(self._models, model),
+                fallback_chain(self._models, *chain),
                 messages,
                 self._limits,
                 requirements.needs,
-                self._spender.reserve_from(ledger, last, options.beyond),
+                self.spender.reserve_from(ledger, last, options.beyond),
                 Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop, options.offer, options.form),
-                pieces_of(replace(event, model=model), self._notify) if self.on_event else None,
+                pieces_of(replace(event, model=chain[0]), self._notify) if self.on_event else None,
             )
             try:
-                with within(step=label, model=model):
+                with within(step=label, model=chain[0]):
                     answer = await call.answer()
                     emit_turn(role, answer)
             except Exception as error:
                 if failure := failure_of(name, role, error, ledger):
                     await self.recorder.record_failure(failure)
+                if isinstance(error, QuotaSpent | Stopped):  # the run has ended, even if its program catches that
+                    self.recorder.claims.stop(error)
                 raise
             self.recorder.paid_usd += answer.cost_usd
             return turn_of(name, request, self.seed, answer).body()
@@ -191,8 +176,9 @@ class Stage:
             raise PlaybookError([Problem(f"roles.{name}", "nothing", expected, suggestion(name, roles))])
         return roles[name]
 
-    async def _choose(self, step: str, requirements: ModelRequirements, request: TurnRequest, last: bool) -> str:
-        """The model for a turn that names none: chosen once, and recorded with its chance."""
+    async def _choose(self, step: str, requirements: ModelRequirements, request: TurnRequest, last: bool) -> list[str]:
+        """The model for a turn that names none, chosen once and recorded with its chance; and if it fails, the other
+        models that can do what is needed, the most promising first."""
         if self._router is None:
             remedy, place = "Name one, or say what it needs.", f"roles.{request.role}.model"
             raise PlaybookError([Problem(place, "nothing", "a model of the workspace", remedy)])
@@ -203,7 +189,9 @@ class Stage:
             choice = await choose_model(router, self.ledger, requirements, step, texts, last=last, seed=seed)
             return {**choice.document(), "step": step}
 
-        return str((await self.recorder.record("routing", step, request.words, choose))["model"])
+        routed = await self.recorder.record("routing", step, request.words, choose)
+        fitting = [each for each in routed["considered"] if not each["rejected"]]
+        return [routed["model"], *(each["model"] for each in sorted(fitting, key=lambda each: -each["score"]))]
 
     async def open(self, inputs: Mapping[str, Any], *, playbook: Digest | None = None, step: str = "") -> Child:
         """Perform another run, of this playbook or of the one with that digest, within the budget of this one.
@@ -256,8 +244,11 @@ class Stage:
         used = self._tool(tool)
         confirmed = any(each.point == f"{CONFIRM}{tool}" for each in self.recorder.decisions)
         risky, acted = used.acts == "really" and (used.changes or confirmed), False
-        if self._spender.check:
-            await self._spender.check()
+        try:
+            if self.spender.check:
+                await self.spender.check()
+        except Stopped as stopped:
+            raise self.recorder.claims.stop(stopped) from None
         # From here until it is recorded nothing may be awaited: the key is that of the next such request.
         turn = self.recorder.keys.expect(call, tool, arguments)
         with_key = used.with_key(arguments, idempotency_key(self.recorder.next_key("call", tool, arguments)))

@@ -8,7 +8,7 @@ import pytest
 
 from seedbed.playbooks.genes import build, flatten, genes
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.schemas import expand_outputs, read_answer, to_schema, within
+from seedbed.playbooks.steps.schemas import expand_outputs, read_answer, to_schema, within
 
 ORDER = to_schema({"id": "string", "lines": [{"goods": "string", "pieces": "integer"}]})
 

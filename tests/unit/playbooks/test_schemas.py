@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seedbed.playbooks.schemas import check_schema, misfit, misfits
+from seedbed.playbooks.steps.schemas import check_schema, misfit, misfits
 
 ORDER = {
     "type": "object",

@@ -7,7 +7,7 @@ import pytest
 from seedbed.errors import PlaybookError
 from seedbed.playbooks.genes import build, flatten, genes
 from seedbed.playbooks.playbook import Playbook
-from seedbed.playbooks.tool_use import chosen
+from seedbed.playbooks.steps.tool_use import chosen
 from seedbed.playbooks.warnings import unknown_tools
 
 DOCUMENT = {

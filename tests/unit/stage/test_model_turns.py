@@ -4,7 +4,7 @@ import pytest
 
 from seedbed.models.calling.fallback import ModelAnswer
 from seedbed.models.chat import Message, Reply, Usage
-from seedbed.stage.model_turns import TurnRequest, turn_of
+from seedbed.stage.turns.model_turns import TurnRequest, turn_of
 
 
 @pytest.mark.parametrize(("text", "notices"), [("fine", ()), (" ", ("fast answered nothing",))])

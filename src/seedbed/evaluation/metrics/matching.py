@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics import expressions
 from seedbed.evaluation.metrics.metric import NO_ANSWER, ExactMatch, Score, bare, metric, text
-from seedbed.playbooks.schemas import check_schema, misfits
+from seedbed.playbooks.steps.schemas import check_schema, misfits
 from seedbed.runs.run import Run
 
 exact_match = ExactMatch()

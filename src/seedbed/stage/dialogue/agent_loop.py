@@ -10,12 +10,12 @@ from typing import Any
 from seedbed.errors import ActionForbidden, BudgetSpent, RunError
 from seedbed.models.chat import Message, OutputForm
 from seedbed.playbooks.playbook import Step
-from seedbed.playbooks.schemas import misfit, read_answer
-from seedbed.playbooks.tool_use import CallLimits
+from seedbed.playbooks.steps.schemas import misfit, read_answer
+from seedbed.playbooks.steps.tool_use import CallLimits
 from seedbed.playbooks.values import thaw
 from seedbed.runs.run import Turn
-from seedbed.stage.model_turns import TurnOptions, answer_message
 from seedbed.stage.stage import Stage
+from seedbed.stage.turns.model_turns import TurnOptions, answer_message
 from seedbed.storage.store import Json, canonical, digest
 
 MOST_CHARACTERS = 20_000

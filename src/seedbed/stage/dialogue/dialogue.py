@@ -13,7 +13,7 @@ from seedbed.models.chat import Message
 from seedbed.playbooks.conditions import Condition, Until
 from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.playbooks.prompts import Placeholder, fields, fill, placeholders
-from seedbed.playbooks.schemas import within
+from seedbed.playbooks.steps.schemas import within
 from seedbed.stage.dialogue.adaptation import Convergence, assess, holds
 from seedbed.stage.dialogue.agent_loop import answer_step
 from seedbed.stage.dialogue.children import INHERITED, STOPPING, open_children

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from seedbed.models.calling.fallback import Discard, ModelAnswer
 from seedbed.models.chat import Message, OutputForm, Sampling, ToolCall, ToolOffer
-from seedbed.playbooks.schemas import read_answer
+from seedbed.playbooks.steps.schemas import read_answer
 from seedbed.runs.messages import SpeakerText, to_compare
 from seedbed.runs.run import Failure, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
