@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from loop_samples import ORACLE, agent, count, numbers
 
 import seedbed
@@ -298,15 +297,3 @@ async def test_closing_the_workspace_of_another_person_closes_nothing(tmp_path: 
             assert (await ben.run(agent(".*"), n=3)).output == "3"
         assert (await space.run(agent(".*"), n=4)).output == "4"
         assert len(space.runs.recent()) == 2
-
-
-async def test_live_models_and_tools_need_no_file() -> None:
-    def look(at: str) -> str:
-        return at
-
-    model = FakeListChatModel(responses=["blue", "blue"])
-    async with seedbed.open(models={"fast": model, "oracle": ORACLE}, tools=[look], by="ada") as space:
-        sky = Playbook.from_document({"roles": {"one": {"model": "fast"}}})
-        assert (await space.run(sky, q="Which colour has the sky?")).output == "blue"
-        assert (await space.run(agent(".*"), n=3)).output == "3"
-        assert (space.tools, space.by) == ([look], "ada")

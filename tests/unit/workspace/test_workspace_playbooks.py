@@ -11,7 +11,7 @@ from workspace_samples import in_memory
 from seedbed.errors import MergeClash, NotFound, SettingsError
 from seedbed.playbooks.playbook import Playbook
 from seedbed.workspace import Workspace
-from seedbed.workspace.playbooks import explain
+from seedbed.workspace.nouns.playbooks import explain
 
 
 async def test_a_playbook_is_itself_a_file_a_digest_a_ref_or_a_channel(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because
 from seedbed.cli.output import Column, line, when
 from seedbed.storage.store import Json, canonical
-from seedbed.workspace.runs import CallInDoubt
+from seedbed.workspace.nouns.runs import CallInDoubt
 
 app = typer.Typer()
 

@@ -15,7 +15,7 @@ from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import run as views
 from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Json
-from seedbed.workspace.runs import ReplayStep
+from seedbed.workspace.nouns.runs import ReplayStep
 
 app = typer.Typer()
 

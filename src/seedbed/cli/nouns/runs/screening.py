@@ -14,7 +14,7 @@ from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.experiments.screening.screening import Screening
 from seedbed.reports.numbers import counted
 from seedbed.stats.estimates import Interval
-from seedbed.workspace.experiments import OUTCOME
+from seedbed.workspace.nouns.analysis import OUTCOME
 
 app = typer.Typer()
 
@@ -55,9 +55,7 @@ def screen(
     """
     after = options.moment(since, "--since")
     with call.open() as space:
-        screening = wait_for(
-            space.experiments.screen(point, policy, playbook=playbook, metric=metric, on=on, since=after)
-        )
+        screening = wait_for(space.analysis.screen(point, policy, playbook=playbook, metric=metric, on=on, since=after))
     call.show(screening.document(), *_view(screening))
     raise typer.Exit(INCONCLUSIVE if screening.finding == "refused" else PASS)
 
