@@ -192,15 +192,16 @@ class Registry:
         return able
 
 
-def fallback_chain(models: Callable[[str], Model], name: str) -> list[Model]:
-    """The named model, then its fallbacks, then theirs; each once."""
+def fallback_chain(models: Callable[[str], Model], *names: str) -> list[Model]:
+    """Each named model, followed by its fallbacks and then theirs; each once."""
     known: dict[str, Model] = {}
-    names = deque([name])
-    while names:
-        name = names.popleft()
-        if name not in known:
-            known[name] = models(name)
-            names.extend(known[name].card.then)
+    for first in names:
+        waiting = deque([first])
+        while waiting:
+            name = waiting.popleft()
+            if name not in known:
+                known[name] = models(name)
+                waiting.extend(known[name].card.then)
     return list(known.values())
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from seedbed.errors import NotFound, PlaybookError, Problem, RefMoved, shown
+from seedbed.playbooks import builtin
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.merging import Merge, Resolver, merge
 from seedbed.playbooks.playbook import Playbook
@@ -173,7 +174,7 @@ class Library:
             return matches[0]
         if matches:
             raise NotFound(f"{name} begins several digests: {', '.join(map(short, matches))}, …. Give more characters")
-        known = [ref.name for ref in self.store.refs() if names_a_playbook(ref)]
+        known = [*(ref.name for ref in self.store.refs() if names_a_playbook(ref)), *builtin.FILES]
         raise NotFound(unknown("playbook", name, known, "A file or a digest works too.", kind="playbook"))
 
     def specialised(self, corpus: str, task: str, *, base: str) -> Digest:

@@ -295,7 +295,7 @@ def worst(card: Scorecard, limit: int = 10) -> list[TableRow]:
         task = card.tasks.get(item.task)
         expected = "" if task is None or task.expected is None else task.expected
         text = expected if isinstance(expected, str) else canonical(expected)
-        run = f"seedbed runs show {item.cell.run[:10]}" if item.cell.run else ""
+        run = f"seedbed runs show {short(item.cell.run)}" if item.cell.run else ""
         row = (item.task, number(item.value), item.cell.answer, text, item.cell.reason, run)
         rows.append(tuple(f"{cell[:LONGEST]}…" if len(cell) > LONGEST else cell for cell in row))
     return rows

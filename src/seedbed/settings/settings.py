@@ -31,20 +31,14 @@ from seedbed.settings.models import Card, check_fallbacks
 from seedbed.settings.secrets import is_reference, reveal, secrets
 from seedbed.settings.section import Expected, Missing, Section, join, problems, refusal, require, unknown_key
 from seedbed.settings.tools import ToolSource
-from seedbed.settings.values import REFERENCE_SCHEMA, Period, PositiveCount
+from seedbed.settings.values import REFERENCE_SCHEMA, Period, PositiveCount, Quota
 
 Environment: TypeAlias = Literal["dev", "staging", "production"]
 RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
 """Variables that are not settings: the keys of an encrypted store, and the switch for tracebacks."""
 ONLY_IN_FILE = frozenset({"channels", "reviewers", "signers"})
-"""What decides whether a release is allowed: no variable overrides it, because that would leave no trace."""
-
-
-class Quota(Section):
-    """The most that can happen within 24 hours. Default: no limit."""
-
-    runs_per_day: int | None = Field(default=None, ge=0)
-    usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+"""What decides whether a release is allowed: no variable overrides it, because that would leave no trace, and no
+environment, because a variable chooses it."""
 
 
 class LimitSettings(Section):
@@ -311,8 +305,13 @@ def _check_environments(sections: object) -> Iterator[Problem]:
         elif not isinstance(section, dict | None):
             yield Problem(path, shown(section), "a mapping of settings")
         else:
-            for problem in _check_layer(section or {}, without=("environment",)):
+            layer = {key: value for key, value in (section or {}).items() if key not in ONLY_IN_FILE}
+            for problem in _check_layer(layer, without=("environment",)):
                 yield replace(problem, path=join(path, problem.path))
+            for key in (section or {}).keys() & ONLY_IN_FILE:
+                expected = "it outside of environments: a release passes the same gates in all of them"
+                remedy = "Name one channel for each environment, or keep a workspace file for each."
+                yield Problem(join(path, key), f"{key} of one environment", expected, remedy)
 
 
 def _check_layer(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[Problem]:

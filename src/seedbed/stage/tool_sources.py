@@ -36,7 +36,7 @@ class ToolSources:
 
         Raises SettingsError for a function that cannot be imported, RunError for a server that does not answer.
         """
-        functions = self._load_functions()
+        functions = self.listed()
         served = await asyncio.gather(*(_served(*server) for server in self._servers))
         return toolbox([*others, *functions, *(tool for tools in served for tool in tools)])
 
@@ -60,13 +60,14 @@ class ToolSources:
 
     def simulations(self, others: Iterable[Any]) -> Json:
         """What acts in place of tools, and its source, by the name of the tool or the server. Raises SettingsError."""
-        tools = toolbox([*others, *self._load_functions()]).values()
+        tools = toolbox([*others, *self.listed()]).values()
         known: Json = {tool.name: {"simulated": source(tool.simulated)} for tool in tools if tool.simulated}
         known |= {tool.name: {"sandbox": source(tool.sandbox)} for tool in tools if tool.sandbox}
         servers = {each.server.label: _load(about.sandbox) for each, about in self._servers if about.sandbox}
         return known | {name: {"sandbox": source(sandbox)} for name, sandbox in servers.items()}
 
-    def _load_functions(self) -> list[Tool]:
+    def listed(self) -> list[Tool]:
+        """The functions of the workspace file, as tools. Raises SettingsError."""
         return [_load_tool(each) for each in self._functions]
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ def open_store(url: str, *, create: bool = True) -> UpkeptStore:
     `expect_plain`.
     """
     scheme, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
-    # By path, so that a store in memory or in files does not load SQLAlchemy.
+    # By path, so that only the one in use is loaded.
     store: UpkeptStore
     if scheme == "memory":
         store = plugins.load(_MEMORY, "store")()

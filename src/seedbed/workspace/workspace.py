@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from seedbed import plugins
-from seedbed.errors import Problem, SeedbedError, StoreError, expect_type
+from seedbed.errors import Problem, SeedbedError, SettingsError, StoreError, expect_type, shown
+from seedbed.models.routing.request import QualityLevel
+from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
-from seedbed.storage.store import Fact, Ref, Store
+from seedbed.storage.store import Fact, Ref, Store, new_id
 from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, new_seed
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ class Workspace:
         key: str | None = None,
         seed: int | None = None,
         max_cost_usd: float | None = None,
+        quality: QualityLevel | None = None,
         program: Program | str | None = None,
         on_event: Callable[[RunEvent], None] | None = None,
         **inputs: Any,
@@ -187,19 +189,22 @@ class Workspace:
 
         With the `key` of a user, a channel plays what it serves them: the canary for its share of users, as
         `channels.choose` says; without one, the stable playbook. A `program`, an async function or `module:function`,
-        performs it in place of its own, and is part of what is recorded. `on_event` receives each piece of the answer
-        as it arrives.
+        performs it in place of its own, and is part of what is recorded. With `quality="maximum"` the best models that
+        there are answer. `on_event` receives each piece of the answer as it arrives.
         """
         expect_type(seed, int | None, "seed", "a whole number")
+        if quality not in (None, "balanced", "maximum"):
+            raise SettingsError([Problem("quality", shown(quality), "balanced or maximum")])
         expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
-        run = ""
+        run, scopes = "", self.resources.scopes(playbook, key)
         if key is not None:
-            run = uuid.uuid4().hex
+            run = new_id()
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
         chosen, limits = self.resources.performed(playbook, program), Evaluating(1, max_cost_usd)
         runner = self.resources.runner
+        labels = RunLabels(run, scopes, "maximum" if quality == "maximum" else "")
         return await runner.perform(
-            chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=run
+            chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=labels
         )
 
     async def evaluate(

@@ -17,6 +17,7 @@ from seedbed.reports import pareto_front as fronts
 from seedbed.reports import specialisation
 from seedbed.reports.numbers import clipped, counted, interval_text, interval_texts
 from seedbed.reports.scorecard import NO_CLAIM, Report
+from seedbed.storage.store import short
 
 MANY = 15
 """How many tags have a line of their own."""
@@ -109,7 +110,7 @@ def _worst(card: Scorecard) -> list[RenderableType]:
 
 
 def _run(run: str) -> RenderableType:
-    return line((f"seedbed runs show {run[:10]}", "cyan")) if run else line("")
+    return line((f"seedbed runs show {short(run)}", "cyan")) if run else line("")
 
 
 def side_by_side(report: Report) -> RenderableType:

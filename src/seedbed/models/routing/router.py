@@ -41,12 +41,12 @@ class RoutingPolicy:
     """
 
     prior_strength: float = 12.0
-    guess_strength: float = 3.0
+    guess_strength: float = 1.0
     borrowed: float = 20.0
-    sharpness: float = 12.0
+    sharpness: float = 20.0
     explore: float = 0.03
-    cost_weight: float = 0.015
-    latency_weight: float = 0.005
+    cost_weight: float = 0.005
+    latency_weight: float = 0.002
     half_life: float = 200.0
 
     def __post_init__(self) -> None:
