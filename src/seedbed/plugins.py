@@ -48,7 +48,9 @@ def optional(module: str, *, extra: str, needed_for: str) -> Any:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`Did you mean …?` with the closest of the known names, or an empty text if none is close."""
-    near = difflib.get_close_matches(name, list(known), 1, cutoff=0.5 if len(name) < 4 else 0.6)
+    names = list(known)
+    alike = [each for each in names if len(each) == len(name) < 4]  # in f2 for f1, half of the name is wrong
+    near = difflib.get_close_matches(name, names, 1) or difflib.get_close_matches(name, alike, 1, cutoff=0.5)
     return f"Did you mean {near[0]}?" if near else ""
 
 

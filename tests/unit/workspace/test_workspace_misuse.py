@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from seedbed.errors import StoreError
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.storage.memory import MemoryStore
+from seedbed.workspace.blocking import Blocking
 from seedbed.workspace.workspace import PARTS
 
 UNKNOWN = Dataset((Task("t0", {"n": 1}),))
@@ -131,19 +134,36 @@ MISUSE: dict[str, tuple[Callable[[Workspace], Awaitable[object]], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", MISUSE.values(), ids=MISUSE)
-async def test_misuse_is_an_error_with_a_remedy_before_anything_is_paid(
-    case: tuple[Callable[[Workspace], Awaitable[object]], str],
-    space: Workspace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("case", MISUSE.values(), ids=MISUSE)
+async def test_misuse_is_an_error_with_a_remedy_before_anything_is_paid(
+    case: tuple[Callable[[Workspace], Awaitable[object]], str], space: Workspace
+) -> None:
     call, remedy = case
     with pytest.raises(SeedbedError, match=remedy):
         await call(space)
+    assert count(space.store, "start") == count(space.store, "turn") == 0
+
+
+NEED_A_REMEDY = [name for name in MISUSE if re.match("an unknown|tasks to|.* is meant|.* nobody knows", name)]
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("name", NEED_A_REMEDY)
+def test_misuse_without_await_is_the_same_error_with_a_remedy(name: str, space: Workspace) -> None:
+    call, message = MISUSE[name]
+    with asyncio.Runner() as runner:
+        blocking: Any = Blocking(space, runner)
+        with pytest.raises(SeedbedError, match=message) as wrong:
+            call(blocking)
+    assert all(each.found and each.expected and each.remedy for each in wrong.value.problems), wrong.value.problems
     assert count(space.store, "start") == count(space.store, "turn") == 0
 
 
