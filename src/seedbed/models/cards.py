@@ -179,7 +179,7 @@ class Registry:
         try:
             return self._models[name]
         except KeyError:
-            remedy = "Add it, or use a known name"
+            remedy = "Add it under models in the workspace file, or use a known name."
             raise SettingsError([unknown("models", name, self._models, remedy, kind="model")]) from None
 
     def __iter__(self) -> Iterator[str]:
