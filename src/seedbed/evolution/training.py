@@ -17,7 +17,7 @@ from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Fact, Json, Query, Ref
 

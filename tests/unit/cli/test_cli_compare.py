@@ -119,7 +119,7 @@ def test_a_plan_for_a_channel_has_the_error_rate_of_its_budget(seedbed: Seedbed)
         (("--margin", "1"), "--margin"),
         (("--goal", "equivalent"), "--margin"),
         (("--goal", "best"), "--goal"),
-        (("--rule", "coin"), "--rule"),
+        (("--rule", "coin"), """found "coin"; expected one of 'exact'"""),
         (("--rule", "gsprt"), "--effect"),
         (("--rule", "sprt", "--effect", "0.1"), "--discordance"),
         (("--rule", "sprt", "--effect", "0.1", "--discordance", "0.1"), "--discordance"),

@@ -15,7 +15,7 @@ from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.training import Training, TrainingStep, train
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 

@@ -20,8 +20,8 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.loading import Columns
 from seedbed.reports.numbers import clipped, counted
 from seedbed.storage.store import Json, Ref, short
-from seedbed.workspace.datasets import Draw, part_file, read_file, write_files
 from seedbed.workspace.execution import dataset_and_split, is_dataset_file
+from seedbed.workspace.nouns.datasets import Draw, part_file, read_file, write_files
 
 app = typer.Typer(no_args_is_help=True)
 

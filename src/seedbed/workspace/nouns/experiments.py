@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
-from seedbed.errors import PlaybookError, Problem, SettingsError, expect_type
+from seedbed.errors import Problem, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.forecast import Forecast, forecast
 from seedbed.experiments.live import LiveSource, is_live
 from seedbed.experiments.options import DEFAULT, Comparing
-from seedbed.experiments.patterns.patterns import Patterns, find_patterns
-from seedbed.experiments.patterns.suggestion import Suggestion, suggest
-from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
 from seedbed.experiments.proof import error_budget
 from seedbed.experiments.proof.attempts import AttemptTerms, ReleaseAttempt, list_attempts
 from seedbed.experiments.proof.certificate import Certificate, certificate, verify
@@ -29,8 +24,6 @@ from seedbed.experiments.proof.evidence_file import verify_evidence as verify_ev
 from seedbed.experiments.proof.held_out import expect_unseen
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
-from seedbed.experiments.screening.policies import load_policy
-from seedbed.experiments.screening.screening import Screening, read_decisions, screen_policy
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
@@ -38,8 +31,8 @@ from seedbed.release.audit import audit
 from seedbed.release.channels import stable
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_slice_terms, build_terms
-from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
-from seedbed.release.states import canary_of, stable_of
+from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels, expect_served
+from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.settings.channels import ChannelSettings
@@ -51,9 +44,6 @@ from seedbed.storage.store import Digest, Json, Query, now, short
 from seedbed.telemetry import during
 from seedbed.workspace.execution import Execution, Tasks
 from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
-
-OUTCOME = "outcome"
-"""Stands for a metric where users said how good runs were."""
 
 
 def _attempt_terms(channels: Sequence[ChannelSettings]) -> AttemptTerms:
@@ -91,8 +81,7 @@ class Experiments:
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         expect_used(on, options, work, program=program)
         if isinstance(on, LiveTraffic):
-            self._expect_served(on, control, *_several(candidate))
-            return self._live_verdict(on, metric or "rating", options)
+            return self._live_verdict(on, [control, *_several(candidate)], metric or "rating", options)
         own, chosen = self._resources, self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
         options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
@@ -110,26 +99,12 @@ class Experiments:
                 on_event,
             )
 
-    def _expect_served(self, on: LiveTraffic, control: AnyPlaybook | None, *candidates: AnyPlaybook | None) -> None:
-        """Refuse to judge, by live traffic, other playbooks than the channels serve; None stands for those."""
-        refs = [self._resources.store.ref(f"channels/{name.removeprefix('channels/')}") for name in on.channels]
-        targets = [ref.target for ref in refs if ref]
-        first, *others = targets or [""]
-        canary = canary_of(first)
-        served = [stable_of(each) for each in others] or [canary.playbook if canary else ""]
-        if not all(served):
-            return  # nothing is served beside the control now
-        for place, playbook, expected in (
-            ("control", control, [stable_of(first)]),
-            *(("candidate", each, served) for each in candidates),
-        ):
-            if playbook is not None and (named := self._resources.playbook(playbook).digest) not in expected:
-                remedy = "Leave it out with None: a channel says itself what is compared."
-                names = " or ".join(short(each) for each in expected)
-                raise PlaybookError([Problem(place, short(named), f"{names}, which users get now", remedy)])
-
-    def _live_verdict(self, on: LiveTraffic, metric: Metric | str, options: Comparing) -> Verdict:
+    def _live_verdict(
+        self, on: LiveTraffic, sides: Iterable[AnyPlaybook], metric: Metric | str, options: Comparing
+    ) -> Verdict:
         """The verdict of live traffic, or what it says so far; of several channels, of the one that does best."""
+        named = (None if side is None else self._resources.playbook(side).digest for side in sides)
+        expect_served(self._resources.store, on.channels, *named)
         name = metric if isinstance(metric, str) else metric.name
         standings = self.compare_live(on, metric=name, alpha=options.alpha, exploratory=options.exploratory)
         known = [each.so_far for each in standings]
@@ -348,73 +323,6 @@ class Experiments:
         self._resources.library.keep(chosen, because="compared")
         by, context = self._execution.metric(metric), self._execution.context()
         return await play_sentinel(chosen, dataset, by, context, Comparing(alpha=alpha), times=times, watch=on_event)
-
-    # Patterns and screening
-
-    def patterns(
-        self,
-        playbook: AnyPlaybook | None = None,
-        *,
-        metric: Metric | str = "exact_match",
-        on: Tasks | None = None,
-        alpha: float = 0.05,
-    ) -> tuple[Patterns, ScoredRuns]:
-        """What sets good runs apart from bad ones: suggested by one half of the tasks, tested in the other."""
-        by, tasks, subject = self._scored(playbook, metric, on)
-        direction = better(by) if by else "higher"
-        worst = float(direction == "lower")
-        runs = gather_runs(self._resources.store, by, playbook=subject, tasks=tasks, failure_counts_as=worst)
-        return find_patterns(runs.scored, by.name if by else OUTCOME, alpha=alpha, better=direction), runs
-
-    def _scored(
-        self, playbook: AnyPlaybook | None, metric: Metric | str, on: Tasks | None
-    ) -> tuple[Metric | None, Dataset | None, Digest | None]:
-        """The metric (None: users' feedback), the tasks and the playbook (None: all) of the runs to read."""
-        by = None if metric == OUTCOME else self._execution.metric(metric)
-        tasks = None if on is None else self._execution.dataset(on)
-        return by, tasks, self._resources.playbook(playbook).digest if playbook else None
-
-    def suggest(
-        self,
-        patterns: Patterns,
-        runs: ScoredRuns,
-        file: Path,
-        *,
-        playbook: AnyPlaybook | None,
-        metric: str,
-        number: int,
-    ) -> Suggestion:
-        """Write a finding as the next experiment, for people to edit."""
-        control = (
-            self._resources.playbook(playbook).digest
-            if playbook
-            else Counter(each.run.playbook for each in runs.scored).most_common(1)[0][0]
-        )
-        by = None if metric == OUTCOME else self._execution.metric(metric)
-        return suggest(
-            patterns.findings[number - 1],
-            file,
-            control=control,
-            metric=metric if by else "METRIC",
-            binary=bool(getattr(by, "binary", False)),
-            alpha=patterns.alpha,
-        )
-
-    async def screen(
-        self,
-        point: str,
-        candidate: str,
-        *,
-        playbook: AnyPlaybook | None = None,
-        metric: Metric | str = "exact_match",
-        on: Tasks | None = None,
-        since: datetime | None = None,
-    ) -> Screening:
-        """What another policy would have scored at a decision that past runs made by chance. Nothing is run."""
-        chosen = load_policy(candidate)
-        by, tasks, subject = self._scored(playbook, metric, on)
-        log = await read_decisions(self._resources.store, point, by, playbook=subject, tasks=tasks, since=since)
-        return screen_policy(log, chosen)
 
     def report(self, name: str, file: Path, names: tuple[str, str] | None = None) -> None:
         """Write the report of a comparison to a new file, in the format of its ending; `names` of the two playbooks."""
