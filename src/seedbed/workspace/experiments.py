@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -26,6 +25,7 @@ from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.proof.evidence_file import export_evidence, head
 from seedbed.experiments.proof.evidence_file import verify_evidence as verify_evidence
 from seedbed.experiments.proof.held_out import expect_unseen
+from seedbed.experiments.registration import Prospect
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.screening.policies import load_policy
@@ -53,13 +53,6 @@ from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
 
 OUTCOME = "outcome"
 """Stands for a metric where users said how good runs were."""
-
-
-def _attempt_terms(channels: Sequence[ChannelSettings]) -> AttemptTerms:
-    """How attempts to replace what these channels serve share one error rate: by the strictest, and at the highest
-    rate by which any of them would release."""
-    errors = [error for channel in channels if (error := channel.highest_error) is not None]
-    return AttemptTerms(min(channel.attempts.first for channel in channels), max(errors, default=1.0))
 
 
 class Experiments:
@@ -128,7 +121,7 @@ class Experiments:
         if not channels:
             return options
         slices = dict.fromkeys(terms for channel in channels for terms in build_slice_terms(channel))
-        return replace(options, attempts=_attempt_terms(channels), slices=tuple(slices))
+        return replace(options, attempts=AttemptTerms.of(channels), slices=tuple(slices))
 
     def _serving(self, playbook: Digest) -> list[ChannelSettings]:
         """The settings of all channels that serve a playbook."""
@@ -152,7 +145,7 @@ class Experiments:
         how = LiveOptions(metric, alpha, conclude=on.conclude, exploratory=exploratory)
         if not exploratory:
             channels = self._serving(stable(library.store, names[0]) or "")
-            terms = _attempt_terms(channels) if channels else None
+            terms = AttemptTerms.of(channels) if channels else None
             how = replace(how, terms=self._paid(names[0], alpha), attempts=terms)
         return [compare_canary(library, names[0], how)] if len(names) == 1 else compare_channels(library, names, how)
 
@@ -181,10 +174,25 @@ class Experiments:
         options: Comparing = DEFAULT,
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
-        chosen, paid = self._execution.metric(metric), self._for_channel(options)
-        old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on, compared=True))
-        decided_by = self._for_release(paid, old)
-        return forecast(old, new, tasks, chosen, self._resources.store, decided_by)
+        old = self._resources.playbook(control)
+        how = self._for_release(self._for_channel(options), old)
+        begun = self._execution.registration(old, [candidate], on, metric, how)
+        _, (new,), tasks = self._compared(old, begun.candidates, begun.tasks)
+        return forecast(old, new, tasks, begun.metric, self._resources.store, begun.options, begun.preview())
+
+    def prospect(
+        self,
+        control: AnyPlaybook,
+        candidates: Sequence[AnyPlaybook],
+        *,
+        on: Tasks,
+        metric: Metric | str = "exact_match",
+        options: Comparing = DEFAULT,
+    ) -> Prospect:
+        """Which attempt a comparison will be, and how many tasks are fresh, before anything is spent or stored."""
+        old = self._resources.playbook(control)
+        how = self._for_release(self._for_channel(options), old)
+        return self._execution.registration(old, candidates, on, metric, how).preview()
 
     async def estimate(
         self,
@@ -249,8 +257,7 @@ class Experiments:
 
     def abort(self, name: str, *, because: str) -> Verdict:
         """Stop a comparison by hand. Its verdict is invalid for ever, and says why."""
-        store, by = self._resources.store, self._resources.by
-        return abort(store, self.find(name), because=because, by=by, clock=now)
+        return abort(self._resources.store, self.find(name), because=because, by=self._resources.by, clock=now)
 
     def newest_verdict(self) -> str:
         """The digest of the experiment with the newest verdict; empty if there is none."""
@@ -264,8 +271,7 @@ class Experiments:
         return certificate(self._resources.store, self.find(name))
 
     def verify(self, names: Iterable[str] = ()) -> dict[Digest, list[Problem]]:
-        """Recompute every number of these verdicts, or of all, and check every past release: what differs, by
-        experiment."""
+        """What differs in these verdicts, or in all, if every number is recomputed; and in every past release."""
         store = self._resources.store
         keys = [self.find(name) for name in names] or [fact.key for fact in store.facts(Query(kind="verdict"))]
         past = [*audit(store), *check_signatures(store, self._resources.settings.signers)]
@@ -274,8 +280,7 @@ class Experiments:
         return {key: [*problems, *past] for key, problems in verify(store, keys).items()}
 
     def head(self) -> Json:
-        """The end of the chain of facts: its link, number and time. Kept elsewhere, it shows later that nothing before
-        it was changed."""
+        """The end of the chain of facts: its link, number and time. Kept elsewhere, it shows later what was changed."""
         return head(self._resources.upkept_store)
 
     def export_evidence(self, name: str, path: Path | str) -> Path:
@@ -362,11 +367,7 @@ class Experiments:
         number: int,
     ) -> Suggestion:
         """Write a finding as the next experiment, for people to edit."""
-        control = (
-            self._resources.playbook(playbook).digest
-            if playbook
-            else Counter(each.run.playbook for each in runs.scored).most_common(1)[0][0]
-        )
+        control = self._resources.playbook(playbook).digest if playbook else runs.usual_playbook
         by = None if metric == OUTCOME else self._execution.metric(metric)
         return suggest(
             patterns.findings[number - 1],
