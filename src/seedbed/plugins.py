@@ -9,24 +9,28 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from seedbed.errors import DocumentError, Problem, SettingsError
+from seedbed.errors import DocumentError, Problem, SettingsError, shown
+
+MOST_NAMES = 40
+"""How many known names an error lists."""
 
 
-def offered(group: str) -> dict[str, EntryPoint]:
-    """What installed packages offer under an entry point group such as `seedbed.metrics`, by name."""
-    return {entry.name: entry for entry in entry_points(group=group)}
+def offered(group: str) -> dict[str, str]:
+    """What packages offer under an entry point group such as `seedbed.metrics`: paths, `module:name`, by name."""
+    return {entry.name: f"{entry.module}:{entry.attr or ''}" for entry in entry_points(group=group)}
 
 
 def load(path: str, at: str, *, expected: str = "module:name", error: type[DocumentError] = SettingsError) -> Any:
     """Import what `module:name` names. Raises `error` with a Problem at `at` if that fails, whatever the reason."""
     module, _, name = path.partition(":")
     try:
-        return getattr(import_module(module), name)
+        return attrgetter(name)(import_module(module))
     except Exception as wrong:  # the module is a user's: importing it may raise anything
         failure = f"{path} ({type(wrong).__name__}: {wrong})"
         raise error([Problem(at, failure, expected, "Is its folder on PYTHONPATH?")]) from wrong
@@ -44,8 +48,16 @@ def optional(module: str, *, extra: str, needed_for: str) -> Any:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`Did you mean …?` with the closest of the known names, or an empty text if none is close."""
-    near = difflib.get_close_matches(name, list(known), 1)
+    near = difflib.get_close_matches(name, list(known), 1, cutoff=0.5 if len(name) < 4 else 0.6)
     return f"Did you mean {near[0]}?" if near else ""
+
+
+def unknown(at: str, name: object, known: Iterable[str], remedy: str = "", *, kind: str = "") -> Problem:
+    """The problem of a name that is not known, with the closest known name; `remedy` applies if none is close."""
+    names = list(known)
+    actual = f"no {kind} named {shown(name)}" if kind else shown(name)
+    listed = ", ".join([*names[:MOST_NAMES], *["…"] * (len(names) > MOST_NAMES)]) or "none yet"
+    return Problem(at, actual, f"one of: {listed}", suggestion(str(name), names) or remedy)
 
 
 # The source of imported code

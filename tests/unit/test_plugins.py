@@ -29,12 +29,23 @@ def test_a_missing_package_says_which_extra_installs_it() -> None:
 
 
 def test_what_is_offered_is_known_by_its_name() -> None:
-    assert "pytest" in plugins.offered("console_scripts")
+    assert plugins.offered("console_scripts")["pytest"] == "_pytest.config:_console_main"
 
 
 def test_a_name_that_is_close_is_suggested_and_no_other() -> None:
     assert plugins.suggestion("exact_mach", ["exact_match", "f1"]) == "Did you mean exact_match?"
+    assert plugins.suggestion("f2", ["exact_match", "f1"]) == "Did you mean f1?"
     assert plugins.suggestion("zzz", ["exact_match", "f1"]) == ""
+
+
+def test_a_name_that_is_not_known_comes_with_those_that_are() -> None:
+    close = plugins.unknown("metric", "f2", ["f1", "bleu"], "Write module:name.")
+    assert str(close) == 'metric: found "f2"; expected one of: f1, bleu. Did you mean f1?'
+    assert str(plugins.unknown("models", "x", [], "Add it.", kind="model")) == (
+        'models: found no model named "x"; expected one of: none yet. Add it.'
+    )
+    many = plugins.unknown("ref", "zzz", [f"branches/{number}" for number in range(100)])
+    assert many.expected.endswith("branches/39, …")
 
 
 def test_the_source_of_a_module_has_all_that_it_imports_from_its_top_folder(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
-from seedbed.errors import NotFound, shown
+from seedbed.errors import NotFound, PlaybookError, Problem, shown
 from seedbed.experiments.experiment import Design, Experiment, RuleChoice
 from seedbed.experiments.live import LiveSource, LiveTest, conclude, plan_live, register_live
 from seedbed.experiments.proof.attempts import AttemptTerms, attempt_of, take_attempt
@@ -20,7 +20,7 @@ from seedbed.experiments.verdict import Finding, Verdict, verdicts
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import split_name
 from seedbed.release.states import canary_of, stable_of
-from seedbed.storage.store import Digest, Fact, Json, Query, Store
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,27 @@ def compare_channels(
     if len(plans) < len(pairs):
         plans = _register(library, pairs, options, first)
     return [_standing(library, other, plan, options) for other, plan in zip(others, plans, strict=True)]
+
+
+def expect_served(store: Store, channels: Sequence[str], control: Digest | None, *candidates: Digest | None) -> None:
+    """Refuse to judge, by live traffic, other playbooks than the channels serve; None stands for those.
+
+    Raises PlaybookError.
+    """
+    refs = [store.ref(f"channels/{name.removeprefix('channels/')}") for name in channels]
+    first, *others = [ref.target for ref in refs if ref] or [""]
+    canary = canary_of(first)
+    served = [stable_of(each) for each in others] or [canary.playbook if canary else ""]
+    if not all(served):
+        return  # nothing is served beside the control now
+    for place, named, expected in (
+        ("control", control, [stable_of(first)]),
+        *(("candidate", each, served) for each in candidates),
+    ):
+        if named is not None and named not in expected:
+            remedy = "Leave it out with None: a channel says itself what is compared."
+            names = " or ".join(short(each) for each in expected)
+            raise PlaybookError([Problem(place, short(named), f"{names}, which users get now", remedy)])
 
 
 def find_live_verdict(store: Store, channel: str) -> Verdict | None:

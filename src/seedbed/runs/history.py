@@ -101,6 +101,7 @@ def _read_run(fact: Fact, **entries: Any) -> Run:
         **{name: body[name] for name in START_FIELDS},
         replay=body.get("replay"),
         real_tools=body.get("real_tools", True),
+        quality=body.get("quality", ""),
         started=fact.at,
         status=body.get("status", "running"),
         output=body.get("output"),

@@ -23,7 +23,7 @@ from pydantic import (
 
 from seedbed import documents
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.plugins import suggestion
+from seedbed.plugins import suggestion, unknown
 from seedbed.settings.alerts import AlertSettings, check_names
 from seedbed.settings.channels import ChannelSettings, Reviewers
 from seedbed.settings.judges import JudgeSettings
@@ -31,7 +31,7 @@ from seedbed.settings.models import Card, check_fallbacks
 from seedbed.settings.secrets import is_reference, reveal, secrets
 from seedbed.settings.section import Expected, Missing, Section, join, problems, refusal, require, unknown_key
 from seedbed.settings.tools import ToolSource
-from seedbed.settings.values import REFERENCE_SCHEMA, Period, PositiveCount
+from seedbed.settings.values import REFERENCE_SCHEMA, Period, PositiveCount, Quota
 
 Environment: TypeAlias = Literal["dev", "staging", "production"]
 RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
@@ -39,13 +39,6 @@ RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
 ONLY_IN_FILE = frozenset({"channels", "reviewers", "signers"})
 """What decides whether a release is allowed: no variable overrides it, because that would leave no trace, and no
 environment, because a variable chooses it."""
-
-
-class Quota(Section):
-    """The most that can happen within 24 hours. Default: no limit."""
-
-    runs_per_day: int | None = Field(default=None, ge=0)
-    usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class LimitSettings(Section):
@@ -223,8 +216,7 @@ class Settings(Section):
         yield from check_fallbacks({name: card.then for name, card in self.models.items()}, known)
         for name, judge in self.metrics.items():
             if judge.model not in known:
-                wrong, near = f"no model named {shown(judge.model)}", suggestion(judge.model, known)
-                yield Problem(f"metrics.{name}.model", wrong, "one of those under models", near)
+                yield unknown(f"metrics.{name}.model", judge.model, known, kind="model")
         for name in self.channels:
             yield from self.channel(name).check_roles(f"channels.{name}")
 

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
+from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.history import recall
+from seedbed.runs.recorder import Recorder
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Store
 
@@ -30,6 +33,16 @@ _bounds: ContextVar[RunBounds] = ContextVar("bounds", default=RunBounds())  # no
 def bounds() -> RunBounds:
     """The bounds of where this is called."""
     return _bounds.get()
+
+
+def playbooks_above(recorder: Recorder, library: Library) -> tuple[Playbook, ...]:
+    """The playbooks that bound a run: those around it, and those of the runs above one that is resumed directly."""
+    playbooks, run = list(bounds().playbooks), recorder.parent if recorder.resumed else ""
+    while run:
+        above = recall(library.store, run)
+        playbooks.append(library.get(above.playbook))
+        run = above.parent
+    return tuple(dict.fromkeys(playbooks))
 
 
 @contextmanager

@@ -15,9 +15,10 @@ from seedbed.models.prices import REMEDY
 from seedbed.models.routing.request import ModelChoice, RoutingRequest
 from seedbed.models.usage import estimated_tokens
 from seedbed.playbooks.playbook import Playbook, Role, Step
-from seedbed.settings import Quota
-from seedbed.spending.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
-from seedbed.storage.store import Json
+from seedbed.runs.run import Run
+from seedbed.spending.ledger import LEAST_TOKENS, USUAL_TOKENS, Ledger, Reservation, most_tokens
+from seedbed.spending.quota import QuotaShare
+from seedbed.storage.store import Fact, Json, Query, Store, now
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -35,15 +36,17 @@ class ModelRequirements:
     max_cost_usd: float | None
 
     @classmethod
-    def of(cls, role: Role, step: Step | str) -> ModelRequirements:
-        """The requirements of a step override those of its role."""
-        if isinstance(step, str) or not (step.needs or step.prefer or step.quality):
-            limit = None if isinstance(step, str) else step.max_cost_usd
+    def of(cls, role: Role, step: Step | str, quality: str = "") -> ModelRequirements:
+        """The requirements of a step override those of its role, and the `quality` of the whole run."""
+        own = None if isinstance(step, str) else step
+        limit = own.max_cost_usd if own else None
+        best = (own.quality if own and own.quality else quality) == "maximum"
+        if not best and not (own and (own.needs or own.prefer or own.quality)):
             return cls(role.model, role.needs, role.prefer, "balanced", role.max_tokens, limit)
-        # The role's own model comes first where it can do what the step needs, unless the step asks for the best one.
-        prefer = step.prefer or (None if step.quality else role.model or role.prefer)
-        needs, quality = step.needs or role.needs, step.quality or "balanced"
-        return cls(None, needs, prefer, quality, role.max_tokens, step.max_cost_usd)
+        # The role's own model comes first where it can do what the step needs, unless the best one is asked for.
+        prefer = (own and own.prefer) or (None if best or (own and own.quality) else role.model or role.prefer)
+        needs = own.needs if own and own.needs else role.needs
+        return cls(None, needs, prefer, "maximum" if best else "balanced", role.max_tokens, limit)
 
 
 def request_parameters(role: Role, requirements: ModelRequirements) -> Json:
@@ -100,12 +103,27 @@ async def choose_model(
         await ledger.settled()
 
 
+def routing_outcomes(store: Store, run: Run, score: float, by: str) -> list[Fact]:
+    """What the score of a run, from 0 to 1, tells the router: one fact for each model that it chose."""
+    turns = {turn.step or turn.role: turn for turn in run.turns}
+    outcomes = []
+    for choice in store.facts(Query(kind="routing", subject=run.id)):
+        if turn := turns.get(choice.body["step"]):
+            body = {"task_type": choice.body["task_type"], "model": turn.model, "score": score}
+            body |= {"cost_usd": turn.cost_usd, "latency_seconds": turn.latency_seconds}
+            fact = Fact(kind="outcome", key=choice.key, subject=run.id, at=now(), by=by, body=body, value=score)
+            outcomes.append(fact)
+    return outcomes
+
+
 @dataclass(frozen=True, slots=True)
 class Spender:
-    """How requests are paid for: `check` is awaited before each, and raises if none may be sent any more. With
-    `any_price` a limit in money lets calls of unknown price through."""
+    """How requests are paid for: `check` is awaited before each, and raises if none may be sent any more; `share` is
+    what the run holds of the quotas. With `any_price` a limit in money lets calls of unknown price through."""
 
     check: Callable[[], Awaitable[None]] | None = None
+    share: QuotaShare | None = None
+    by: str = ""
     any_price: bool = False
 
     def reserve_from(self, ledger: Ledger, last: bool) -> Reserve:
@@ -119,19 +137,43 @@ class Spender:
                 await self.check()
             prompt_tokens = _most_prompt_tokens(messages)
             prices = model.price(prompt_tokens)
-            if prices is None and ledger.needs_prices and not self.any_price:
+            limited = self.share is not None and self.share.is_limited
+            if prices is None and (ledger.needs_prices or limited) and not self.any_price:
                 raise SettingsError([_unknown_price(model)])
-            paid = ledger.reserved(prompt_tokens, prices or (0.0, 0.0), max_tokens, last=last, spare=spare)
-            async with paid as reservation:
-                yield reservation
+            prices = prices or (0.0, 0.0)
+            async with self._held(prompt_tokens, prices, max_tokens, spare) as held:
+                paid = ledger.reserved(prompt_tokens, prices, held.max_tokens, last=last, spare=spare)
+                async with paid as reservation:
+                    try:
+                        yield reservation
+                    finally:
+                        held.spent_usd = reservation.spent_usd
 
         return reserve
 
+    @asynccontextmanager
+    async def _held(
+        self, prompt_tokens: int, prices: tuple[float, float], max_tokens: int | None, spare: bool
+    ) -> AsyncIterator[Reservation]:
+        """Hold the most that a request can cost of the quotas in money. Raises QuotaSpent."""
+        read, written = prices[0] / 1_000_000, prices[1] / 1_000_000
+        if self.share is None or not self.share.is_limited or not (read or written):
+            yield Reservation(max_tokens)
+            return
+        wanted, prompt = max_tokens or USUAL_TOKENS, prompt_tokens * read
+        most, fewest = prompt + wanted * written, wanted if spare else min(LEAST_TOKENS, wanted)
+        usd = await self.share.reserve(prompt + fewest * written, most, self.by)
+        tokens = max(fewest, int((usd - prompt) / written * (1 - 1e-9))) if usd < most else wanted
+        reservation = Reservation(tokens)
+        try:
+            yield reservation
+        finally:
+            self.share.settle(usd, reservation.spent_usd)
 
-def expect_prices(playbook: Playbook, models: Callable[[str], Model], ledger: Ledger, quota: Quota) -> None:
+
+def expect_prices(playbook: Playbook, models: Callable[[str], Model], *, limited: bool) -> None:
     """Refuse, before anything is paid, a limit in money for models of unknown price: those that a playbook names, and
     those that stand in for them. Raises SettingsError."""
-    limited = ledger.needs_prices or quota.usd_per_day is not None
     if not limited and all(step.max_cost_usd is None for step in playbook.all_steps()):
         return
     named = {role.model for role in playbook.roles.values() if role.model}

@@ -193,7 +193,7 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
             try:
                 async with _in_time(stage.run_time):
                     if stage.on_start:
-                        stage.on_start()
+                        await stage.on_start()
                     yield ended
                 _check_output(stage.output)
                 recorder.check()

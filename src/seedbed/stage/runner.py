@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from seedbed.errors import NotFound, RunTaken, SeedbedError
@@ -21,31 +21,34 @@ from seedbed.runs.cassette import ReplayMode
 from seedbed.runs.claims import Claims, holder_of, is_taken
 from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
-from seedbed.runs.run import Run, RunEvent
+from seedbed.runs.run import NO_LABELS, Run, RunEvent, RunLabels
+from seedbed.runs.run_start import RunStart
 from seedbed.runs.worker_presence import Heartbeat
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
-from seedbed.spending.quota import Spending, SpendingNotice
+from seedbed.spending.notices import SpendingNotice
+from seedbed.spending.quota import QuotaShare, Spending
 from seedbed.spending.stop import Stop
 from seedbed.stage.admission import AdmissionControl
-from seedbed.stage.bounds import RunBounds, bounded, bounds
+from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import model_identities, shared_limits
 from seedbed.stage.model_choice import Spender, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
+from seedbed.stage.simulated_tools import expect_simulated, permits
 from seedbed.stage.stage import Stage, StageOptions
-from seedbed.stage.stand_ins import expect_stand_ins, permits
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
-from seedbed.storage.store import Digest, Json, Query, Store
+from seedbed.storage.store import Digest, Feed, Json, Query, Store, short
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
 
 OnEvent = Callable[[RunEvent], None]
+
 
 FIRST_LOOK_SECONDS = 0.02
 """When to check first for the end of a run that another worker performs; then less often, up to once a second."""
@@ -72,7 +75,6 @@ class Runner:
         self.limits = ModelLimits(shared=shared_limits(self.settings.cache))
         self.journal = Journal(self.store)
         self.stop = Stop(self.store)
-        self._spender = Spender(self.stop.check, any_price=self.settings.limits.unknown_prices == "allow")
         self._admission = AdmissionControl(self.settings.limits.concurrent_runs)
         self._shared: dict[str, SharedWork[Run]] = {}
         self._saved: set[Digest] = set()
@@ -87,7 +89,14 @@ class Runner:
         """Chooses models for roles that name none, by declared skill and by outcomes."""
         # Loaded when a role needs it: it imports scipy, which takes a while.
         kind: type[Router] = load("seedbed.models.routing.router:Router", "models")
-        return kind.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
+        self._outcomes = Feed(self.store, [Query(kind="outcome")], 0)
+        return kind.from_outcomes(self.models, (fact.body for fact in self._outcomes.read()))
+
+    def learn(self) -> None:
+        """Teach the router the outcomes stored since it last learned. Every verb begins so; none learns half-way."""
+        if "router" in vars(self):
+            for fact in self._outcomes.read():
+                self.router.learn(**fact.body)
 
     def acting(self, library: Library) -> Runner:
         """The same runner for another person: models, limits, tools and work under way are shared."""
@@ -114,20 +123,20 @@ class Runner:
         *,
         max_cost_usd: float | None = None,
         on_event: OnEvent | None = None,
-        run: str = "",
+        run: RunLabels = NO_LABELS,
     ) -> Run:
-        """Perform a new run, under the id `run` if one is given. `on_event` receives its answers as they arrive."""
+        """Perform a new run. `on_event` receives its answers as they arrive."""
         async with self._admission:  # before any work: a thousand runs at once begin one after the other
             self._save(playbook)
-            start = self._live_start(playbook, inputs, seed, max_cost_usd)
-            recorder, ledger = self._recorder(start, run), Ledger(max_cost_usd, within=bounds().ledger)
+            start = self._live_start(playbook, inputs, seed, max_cost_usd, run)
+            recorder, ledger = self._recorder(start, run.id), Ledger(max_cost_usd, within=bounds().ledger)
             async with self._staged(playbook, recorder, ledger, on_event) as stage:
                 return await perform(stage, recorder.inputs)
 
     async def perform_once(
         self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None
     ) -> Run:
-        """The run of that id, performed once for all callers in this and other processes. It is not live: stand-ins of
+        """The run of that id, performed once for all callers in this and other processes. It is not live: simulated
         tools act, unless there are `real_tools`.
 
         An interrupted one is resumed; the next caller tries a failed one again.
@@ -168,7 +177,7 @@ class Runner:
         if (holder := holder_of(self.store, run)) and is_taken(self.store, run):
             machine, pid, *_ = holder.worker.split("/")
             raise RunTaken(
-                f"run {run[:10]}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
+                f"run {short(run)}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
                 "be free. Wait for its end, or end that process first"
             )
         recorder = self._resumed(run)
@@ -207,8 +216,8 @@ class Runner:
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
         if self.reaches_tools(playbook):
-            if not self._acts_for_real(playbook) and (stand_ins := self._tool_sources.stand_ins(self.tools)):
-                identity["stand-ins"] = stand_ins
+            if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
+                identity["stand-ins"] = simulated  # stored scores are found by this key
             if stricter := [each.digest for each in bounds().playbooks if each.loosened_by(playbook)]:
                 identity["under"] = sorted(stricter)
         return identity
@@ -227,11 +236,11 @@ class Runner:
             return any(self.reaches_tools(self.library.get(each)) for each in playbook.opened)
         return False
 
-    async def expect_stand_ins(self, playbooks: Iterable[Playbook]) -> None:
+    async def expect_simulated(self, playbooks: Iterable[Playbook]) -> None:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
         if trying := [playbook for playbook in playbooks if not self._acts_for_real(playbook)]:
             tools = (await self._tool_sources.load(self.tools)).values()
-            expect_stand_ins(tool for tool in tools if any(permits(each, tool) for each in trying))
+            expect_simulated(tool for tool in tools if any(permits(each, tool) for each in trying))
 
     def _save(self, playbook: Playbook) -> None:
         """Store a playbook, once."""
@@ -245,12 +254,14 @@ class Runner:
         models = self.model_identities(playbook)
         return RunStart(playbook.digest, inputs, seed, models, parent, real_tools=real_tools)
 
-    def _live_start(self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None) -> RunStart:
+    def _live_start(
+        self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None, labels: RunLabels = NO_LABELS
+    ) -> RunStart:
         """The start of a live run; one that a program performs is below its run, and no more real than that."""
         now = bounds()
         parent = now.run if now.store is self.store else ""
         start = self._start(playbook, inputs, seed, parent=parent, real_tools=now.real_tools)
-        return replace(start, max_cost_usd=max_cost_usd)
+        return replace(start, max_cost_usd=max_cost_usd, tags=labels.scopes, quality=labels.quality)
 
     def _recorder(self, start: RunStart, run: str = "", source: ReplaySource | None = None) -> Recorder:
         """The record of a new run; a replay if there is a source of answers."""
@@ -319,7 +330,7 @@ class Runner:
             recorder = self._resumed(run, source)
         else:
             start = self._start(chosen, inputs, above.seed, parent=above.id, real_tools=above.real_tools)
-            recorder = self._recorder(start, run, source)
+            recorder = self._recorder(replace(start, quality=above.quality), run, source)
         async with self._staged(chosen, recorder, parent.ledger, parent.on_event, parent=parent) as stage:
             return await perform(stage, recorder.inputs)
 
@@ -343,10 +354,14 @@ class Runner:
         strict, reached = strict_record(recorder), has_program or playbook.program is not None
         if not strict:
             await self.stop.check()
-            if not self._spender.any_price:
-                expect_prices(playbook, self.models.__getitem__, ledger, self.settings.quota)
-        expense = None if strict or parent else self.spent.start(recorder.id)
-        above = (parent.playbook, *parent.above) if parent else self._playbooks_above(recorder)
+        share = parent.spender.share if parent else None
+        if not strict and share is None:
+            share = await self.spent.start(recorder.id, scopes=recorder.tags, opened=bool(recorder.parent))
+        spender = parent.spender if parent else self.spender(share)
+        if not strict and not spender.any_price:
+            limited = ledger.needs_prices or (share is not None and share.is_limited)
+            expect_prices(playbook, self.models.__getitem__, limited=limited)
+        above = (parent.playbook, *parent.above) if parent else playbooks_above(recorder, self.library)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder.id, self.store)
         self._left = [claims for claims in self._left if not claims.leave()]
         try:
@@ -365,8 +380,8 @@ class Runner:
                     depth=parent.depth + 1 if parent else 0,
                     above=above,
                     taken=parent.taken if parent else None,
-                    spender=self._spender,
-                    on_start=partial(self.spent.confirm, expense) if expense else None,
+                    spender=spender,
+                    on_start=share.confirm if share and not parent else None,
                     run_time=self.settings.limits.run_time,
                 )
                 with bounded(within):
@@ -377,22 +392,18 @@ class Runner:
         finally:
             if recorder.claims.held:  # the store could not be reached
                 self._left.append(recorder.claims)
-            if expense:
-                self.spent.end(expense, recorder.paid_usd)
+            if share and not parent:
+                await share.end(self.library.by)
                 if self.tell and (news := await self.spent.news()):
                     await self.tell(news)
+
+    def spender(self, share: QuotaShare | None) -> Spender:
+        """How requests are paid for that count against that share of the quotas."""
+        any_price = self.settings.limits.unknown_prices == "allow"
+        return Spender(self.stop.check, share, self.library.by, any_price=any_price)
 
     def _confirmer(self) -> Person:
         """Who confirms an action where a rule demands it."""
         if self.confirm is None:
             return self._person
         return person(self.confirm, self.settings.confirm, self.store, self.library.by)
-
-    def _playbooks_above(self, recorder: Recorder) -> tuple[Playbook, ...]:
-        """The playbooks that bound a run: those around it, and those of the runs above one that is resumed directly."""
-        playbooks, run = list(bounds().playbooks), recorder.parent if recorder.resumed else ""
-        while run:
-            above = recall(self.store, run)
-            playbooks.append(self.library.get(above.playbook))
-            run = above.parent
-        return tuple(dict.fromkeys(playbooks))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, RunError
+from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, QuotaSpent, RunError, Stopped
 from seedbed.models.calling.fallback import Discard, ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
@@ -60,7 +60,7 @@ class StageOptions:
     above: Sequence[Playbook] = ()
     taken: list[tuple[str, Json]] | None = None
     spender: Spender = field(default_factory=Spender)
-    on_start: Callable[[], None] | None = None
+    on_start: Callable[[], Awaitable[None]] | None = None
     run_time: timedelta | None = None
 
 
@@ -96,7 +96,7 @@ class Stage:
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
-        self._open_run, self._spender = options.open_run, options.spender
+        self._open_run, self.spender = options.open_run, options.spender
         self.on_start, self.run_time = options.on_start, options.run_time
         self._draws = count()
         if recorder.resumed and not self.depth and self.ledger.is_limited:
@@ -126,7 +126,7 @@ class Stage:
         may spend what was reserved for it. Raises BudgetSpent, ModelUnavailable.
         """
         speaker = self._role(role)
-        requirements = ModelRequirements.of(speaker, step)
+        requirements = ModelRequirements.of(speaker, step, self.recorder.quality)
         name = step if isinstance(step, str) else step.name
         label = name or role
         instructions = speaker.system if system is None else system
@@ -137,23 +137,26 @@ class Stage:
         event = RunEvent(run=self.recorder.id, step=label, role=role, model=requirements.model or "", depth=self.depth)
 
         async def work() -> Json:
-            model = requirements.model or await self._choose(label, role, requirements, request, messages, last)
+            named = requirements.model
+            chain = [named] if named else await self._choose(label, role, requirements, request, messages, last)
             ledger = Ledger(requirements.max_cost_usd, last_share=0.0, within=self.ledger)
             call = ModelCall(
-                fallback_chain(self._models, model),
+                fallback_chain(self._models, *chain),
                 messages,
                 self._limits,
                 requirements.needs,
-                self._spender.reserve_from(ledger, last),
+                self.spender.reserve_from(ledger, last),
                 Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop),
-                self._pieces_of(replace(event, model=model)),
+                self._pieces_of(replace(event, model=chain[0])),
             )
             try:
-                with within(step=label, model=model):
+                with within(step=label, model=chain[0]):
                     answer = await call.answer()
                     emit_turn(role, answer)
             except Exception as error:
                 await self._record_failure(name, role, error, ledger)
+                if isinstance(error, QuotaSpent | Stopped):  # the run has ended, even if its program catches that
+                    self.recorder.claims.stop(error)
                 raise
             self.recorder.paid_usd += answer.cost_usd
             return turn_of(name, role, messages, self.seed, answer).body()
@@ -200,8 +203,9 @@ class Stage:
         request: str,
         messages: Sequence[Message],
         last: bool,
-    ) -> str:
-        """The model for a turn that names none: chosen once, and recorded with its chance."""
+    ) -> list[str]:
+        """The model for a turn that names none, chosen once and recorded with its chance; and if it fails, the other
+        models that can do what is needed, the most promising first."""
         if self._router is None:
             remedy = "Name one, or say what it needs."
             raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
@@ -211,7 +215,9 @@ class Stage:
             choice = await choose_model(router, self.ledger, requirements, step, messages, last=last, seed=seed)
             return {**choice.document(), "step": step}
 
-        return str((await self.recorder.record("routing", step, request, choose))["model"])
+        chosen = await self.recorder.record("routing", step, request, choose)
+        fitting = [each for each in chosen["considered"] if not each["rejected"]]
+        return [chosen["model"], *(each["model"] for each in sorted(fitting, key=lambda each: -each["score"]))]
 
     async def _record_failure(self, step: str, role: str, error: Exception, ledger: Ledger) -> None:
         """Record the cost of a turn that got no answer, if it had any."""
@@ -273,8 +279,11 @@ class Stage:
                 latency_seconds=seconds,
             ).body()
 
-        if self._spender.check:
-            await self._spender.check()
+        try:
+            if self.spender.check:
+                await self.spender.check()
+        except Stopped as stopped:
+            raise self.recorder.claims.stop(stopped) from None
         call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
         if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
             await work()

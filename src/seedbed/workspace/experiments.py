@@ -11,6 +11,7 @@ from seedbed.errors import Problem, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.experiments.compare import abort, compare
+from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.forecast import Forecast, forecast
 from seedbed.experiments.live import LiveSource, is_live
@@ -31,14 +32,13 @@ from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.screening.policies import load_policy
 from seedbed.experiments.screening.screening import Screening, read_decisions, screen_policy
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
-from seedbed.experiments.sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.audit import audit
 from seedbed.release.channels import stable
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_slice_terms, build_terms
-from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
+from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels, expect_served
 from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
@@ -53,6 +53,10 @@ from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
 
 OUTCOME = "outcome"
 """Stands for a metric where users said how good runs were."""
+
+
+def _several(candidate: AnyPlaybook | Sequence[AnyPlaybook]) -> Sequence[AnyPlaybook]:
+    return candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
 
 
 class Experiments:
@@ -79,22 +83,22 @@ class Experiments:
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         expect_used(on, options, work, program=program)
         if isinstance(on, LiveTraffic):
+            named = (each and self._resources.playbook(each).digest for each in (control, *_several(candidate)))
+            expect_served(self._resources.store, on.channels, *named)
             return self._live_verdict(on, metric or "rating", options)
         own, chosen = self._resources, self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
         options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
-        several = isinstance(candidate, list | tuple)
-        names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
-        old, *candidates = (own.performed(each, program) for each in (control, *names))
+        old, *candidates = (own.performed(each, program) for each in (control, *_several(candidate)))
         if not isinstance(on, PastRuns):  # a replay changes nothing
             await self._execution.expect_harmless(old, *candidates)
         return await compare(
             old,
-            candidates if several else candidates[0],
+            candidates if isinstance(candidate, list | tuple) else candidates[0],
             source,
             chosen,
             self._execution.context(work.parallel, work.max_cost_usd),
-            self._for_release(self._for_channel(options), old),
+            self._for_release(options, old),
             on_event,
         )
 
@@ -102,8 +106,7 @@ class Experiments:
         """The verdict of live traffic, or what it says so far; of several channels, of the one that does best."""
         name = metric if isinstance(metric, str) else metric.name
         standings = self.compare_live(on, metric=name, alpha=options.alpha, exploratory=options.exploratory)
-        known = [each.so_far for each in standings]
-        return max((each for each in known if each), key=lambda verdict: verdict.gain)
+        return max((each.so_far for each in standings if each.so_far), key=lambda verdict: verdict.gain)
 
     def _for_channel(self, options: Comparing) -> Comparing:
         """The options with the terms of the channel's error budget, if a channel pays."""
@@ -115,9 +118,8 @@ class Experiments:
         return replace(options, terms=terms)
 
     def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
-        """The options with the terms of attempts and of slices, if a channel serves the control: the comparison may
-        replace it there."""
-        channels = self._serving(control.digest)
+        """The options with the terms of an error budget, and of attempts and slices where a channel serves the control."""
+        options, channels = self._for_channel(options), self._serving(control.digest)
         if not channels:
             return options
         slices = dict.fromkeys(terms for channel in channels for terms in build_slice_terms(channel))
@@ -175,8 +177,7 @@ class Experiments:
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
         old = self._resources.playbook(control)
-        how = self._for_release(self._for_channel(options), old)
-        begun = self._execution.registration(old, [candidate], on, metric, how)
+        begun = self._execution.registration(old, [candidate], on, metric, self._for_release(options, old))
         _, (new,), tasks = self._compared(old, begun.candidates, begun.tasks)
         return forecast(old, new, tasks, begun.metric, self._resources.store, begun.options, begun.preview())
 
@@ -191,8 +192,7 @@ class Experiments:
     ) -> Prospect:
         """Which attempt a comparison will be, and how many tasks are fresh, before anything is spent or stored."""
         old = self._resources.playbook(control)
-        how = self._for_release(self._for_channel(options), old)
-        return self._execution.registration(old, candidates, on, metric, how).preview()
+        return self._execution.registration(old, candidates, on, metric, self._for_release(options, old)).preview()
 
     async def estimate(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
 
 from seedbed.errors import ModelUnavailable
 from seedbed.models.cards import Model
@@ -11,6 +12,7 @@ from seedbed.models.providers import embedded
 from seedbed.models.routing.outcomes import helps, table
 from seedbed.runs.history import model_speeds
 from seedbed.settings import without_secrets
+from seedbed.spending.ledger import USUAL_TOKENS, Ledger, Reservation, most_tokens
 from seedbed.storage.store import Json, Query
 from seedbed.workspace.resources import Resources
 
@@ -60,14 +62,40 @@ class Models:
         }
 
     async def ask(self, name: str, text: str, *, max_tokens: int | None = None, seed: int | None = None) -> Reply:
-        """Say something to a model. Nothing is recorded."""
-        return await ask(self[name], [Message("user", text)], Sampling(max_tokens=max_tokens, seed=seed))
+        """Say something to a model. Nothing is recorded, but what it costs counts against the quotas."""
+        messages = [Message("user", text)]
+        async with self._paid(name, messages, max_tokens) as reservation:
+            reply = await ask(self[name], messages, Sampling(max_tokens=reservation.max_tokens, seed=seed))
+            reservation.spent_usd = reply.cost_usd
+            return reply
 
-    def stream(
+    async def stream(
         self, name: str, text: str, *, max_tokens: int | None = None, seed: int | None = None
     ) -> AsyncIterator[str | Reply]:
-        """The answer piece by piece, and at the end the whole reply. Nothing is recorded."""
-        return stream(self[name], [Message("user", text)], Sampling(max_tokens=max_tokens, seed=seed))
+        """The answer piece by piece, and at the end the whole reply. It is paid for as in `ask`."""
+        messages = [Message("user", text)]
+        async with self._paid(name, messages, max_tokens) as reservation:
+            sampling = Sampling(max_tokens=reservation.max_tokens, seed=seed)
+            async with aclosing(stream(self[name], messages, sampling)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Reply):
+                        reservation.spent_usd = piece.cost_usd
+                    yield piece
+
+    @asynccontextmanager
+    async def _paid(self, name: str, messages: list[Message], max_tokens: int | None) -> AsyncIterator[Reservation]:
+        """Reserve what a request can cost. One that breaks off may have cost all of it."""
+        model, runner = self[name], self._resources.runner
+        await runner.stop.check()
+        share = await runner.spent.start(opened=True)
+        reserve = runner.spender(share).reserve_from(Ledger(), last=True)
+        try:
+            async with reserve(model, messages, max_tokens) as reservation:
+                longest = sum(most_tokens(message.text) for message in messages), reservation.max_tokens or USUAL_TOKENS
+                reservation.spent_usd = model.cost_usd(*longest) or 0.0
+                yield reservation
+        finally:
+            await share.end(self._resources.by)
 
     def outcomes(self) -> tuple[list[Json], Json]:
         """What was learned of each model at each type of task, and whether choosing among them helps."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from seedbed import plugins
 from seedbed.errors import Problem, SeedbedError, SettingsError, StoreError, expect_type, shown
+from seedbed.models.routing.request import QualityLevel
+from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
-from seedbed.storage.store import Fact, Ref, Store
+from seedbed.storage.store import Fact, Ref, Store, new_id
 from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from seedbed.evolution.protocols import Optimizer
     from seedbed.evolution.searches import Evolution
     from seedbed.evolution.training import Training, TrainingStep
+    from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns
     from seedbed.experiments.options import Comparing
-    from seedbed.experiments.sources import LiveTraffic, PastRuns
     from seedbed.experiments.verdict import Verdict
     from seedbed.models.cards import ChatModel
     from seedbed.release.assignment import Choice
@@ -178,6 +179,7 @@ class Workspace:
         key: str | None = None,
         seed: int | None = None,
         max_cost_usd: float | None = None,
+        quality: QualityLevel | None = None,
         program: Program | str | None = None,
         on_event: Callable[[RunEvent], None] | None = None,
         **inputs: Any,
@@ -186,19 +188,22 @@ class Workspace:
 
         With the `key` of a user, a channel plays what it serves them: the canary for its share of users, as
         `channels.choose` says; without one, the stable playbook. A `program`, an async function or `module:function`,
-        performs it in place of its own, and is part of what is recorded. `on_event` receives each piece of the answer
-        as it arrives.
+        performs it in place of its own, and is part of what is recorded. With `quality="maximum"` the best models that
+        there are answer. `on_event` receives each piece of the answer as it arrives.
         """
         expect_type(seed, int | None, "seed", "a whole number")
+        if quality not in (None, "balanced", "maximum"):
+            raise SettingsError([Problem("quality", shown(quality), "balanced or maximum")])
         expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
-        run = ""
+        run, scopes = "", self.resources.scopes(playbook, key)
         if key is not None:
-            run = uuid.uuid4().hex
+            run = new_id()
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
         chosen, limits = self.resources.performed(playbook, program), Evaluating(1, max_cost_usd)
         runner = self.resources.runner
+        labels = RunLabels(run, scopes, "maximum" if quality == "maximum" else "")
         return await runner.perform(
-            chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=run
+            chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=labels
         )
 
     async def evaluate(
@@ -341,7 +346,7 @@ def open_workspace(
     memory); models are cards as in the file, or live LangChain chat models. With `real_tools`, tools that change the
     world really act in evaluations and searches too. Raises SettingsError.
     """
-    if not (store is None or isinstance(store, str) or hasattr(store, "facts")):
+    if not (isinstance(store, str | Store | None)):
         remedy = 'Write store="sqlite:///seedbed.db".'
         raise SettingsError([Problem("store", shown(store), "a store or its URL", remedy)])
     expect_type(models, Mapping | None, "models", "models by name", 'Write models={"local": model}.')

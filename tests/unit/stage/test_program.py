@@ -15,7 +15,8 @@ from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run_start import RunStart
 from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.program import code_of, is_same_code, perform, program_of, program_source
 from seedbed.stage.stage import Stage

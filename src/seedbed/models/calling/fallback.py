@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 from typing import Literal
 
-from seedbed.errors import BudgetSpent, ModelUnavailable, RunError, Why, shown
+from seedbed.errors import BudgetSpent, ModelUnavailable, QuotaSpent, RunError, Why, shown
 from seedbed.models.calling.bills import REST_SECONDS, is_impossible, overbilled
 from seedbed.models.calling.hedging import first_answer
 from seedbed.models.calling.limits import ModelLimits, Reserve, free
@@ -192,6 +192,8 @@ class ModelCall:
             try:
                 outcome = await self._pay(model)
             except BudgetSpent as spent:
+                if isinstance(spent, QuotaSpent):
+                    raise  # another model would not help
                 self._rejected[model.name] = _Rejected(str(spent), "budget")
                 return None
             if not isinstance(outcome, ModelUnavailable):
@@ -288,8 +290,7 @@ class ModelCall:
 
     async def _request(self, model: Model, reservation: Reservation) -> Reply | ModelUnavailable:
         """One request. A mistake of ours is raised, any other failure is noted and returned."""
-        clock, started = self.limits.clock, self.limits.clock()
-        self._pieces = []
+        clock, started, self._pieces = self.limits.clock, self.limits.clock(), []
         sampling = replace(self.sampling, max_tokens=reservation.max_tokens)
         try:
             if self.on_piece is None:
