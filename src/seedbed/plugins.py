@@ -87,19 +87,19 @@ def sources(modules: Iterable[ModuleType | None]) -> list[tuple[str, str]]:
 
     Comments and layout make no difference. Imports that are computed are not found.
     """
-    found: dict[tuple[Path, Path], str] = {}
+    hashes: dict[tuple[Path, Path], str] = {}
     ours = [(folder, getattr(each, "__file__", None)) for each in modules if (folder := top_folder(each))]
     pending = [(folder, Path(file).resolve()) for folder, file in ours if file]
     while pending:
         folder, path = pending.pop()
-        if (folder, path) in found or not path.is_file():
+        if (folder, path) in hashes or not path.is_file():
             continue
-        found[folder, path], imported = _read(path.read_bytes(), path.relative_to(folder).parts[:-1])
+        hashes[folder, path], imported = _read(path.read_bytes(), path.relative_to(folder).parts[:-1])
         for parts in imported:
             for end in range(1, len(parts) + 1):
                 place = folder.joinpath(*parts[:end])
                 pending += [(folder, place.with_suffix(".py")), (folder, place / "__init__.py")]
-    return sorted((path.relative_to(folder).as_posix(), text) for (folder, path), text in found.items())
+    return sorted((path.relative_to(folder).as_posix(), text) for (folder, path), text in hashes.items())
 
 
 @lru_cache(maxsize=250)

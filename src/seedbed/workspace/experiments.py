@@ -79,14 +79,14 @@ class Experiments:
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
-        options = DEFAULT if options is None else options
+        own, options = self._resources, DEFAULT if options is None else options
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         expect_used(on, options, work, program=program)
         if isinstance(on, LiveTraffic):
-            named = (each and self._resources.playbook(each).digest for each in (control, *_several(candidate)))
-            expect_served(self._resources.store, on.channels, *named)
+            named = [None if each is None else own.playbook(each).digest for each in (control, *_several(candidate))]
+            expect_served(own.store, on.channels, *named)
             return self._live_verdict(on, metric or "rating", options)
-        own, chosen = self._resources, self._execution.metric(metric or "exact_match")
+        chosen = self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
         options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
         old, *candidates = (own.performed(each, program) for each in (control, *_several(candidate)))
@@ -118,7 +118,7 @@ class Experiments:
         return replace(options, terms=terms)
 
     def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
-        """The options with the terms of an error budget, and of attempts and slices where a channel serves the control."""
+        """The options with the terms of an error budget, and, if a channel serves the control, of attempts."""
         options, channels = self._for_channel(options), self._serving(control.digest)
         if not channels:
             return options

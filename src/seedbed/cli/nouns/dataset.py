@@ -202,10 +202,7 @@ def check(
     rows = [
         *(("the same", clipped(", ".join(ids), 60), "") for ids in checked.duplicates[:limit]),
         *(("nearly the same", f"{each.task}, {each.other}", f"{each.similarity:.2f}") for each in checked.near[:limit]),
-        *(
-            ("leak", f"{each.split}: {each.task}", f"{each.other_split}: {each.other}")
-            for each in checked.leaks[:limit]
-        ),
+        *(("leak", f"{one.split}: {one.task}", f"{one.other_split}: {one.other}") for one in checked.leaks[:limit]),
         *(("shown", each.task, f"{playbook}: {each.where}") for each in checked.shown[:limit]),
         *(
             ("source?", each.field, f"{each.distinct:,} different in {each.rows:,} tasks")

@@ -64,21 +64,21 @@ def shown_tasks(library: Library, playbook: Playbook, tasks: Iterable[Task]) -> 
     read, judged, harmless = inputs_read(playbook), list(tasks), cleared(library.store)
     places = [(f"demos.{name}[{n}]", each) for name, demos in playbook.demos.items() for n, each in enumerate(demos)]
     keys = {task_key(demo.inputs, read): where for where, demo in reversed(places)}
-    found = {task.id: keys[key] for task in judged if (key := task_key(task.inputs, read)) in keys}
+    shown_at = {task.id: keys[key] for task in judged if (key := task_key(task.inputs, read)) in keys}
     others = [task for task in judged if task_key(task.inputs) not in harmless]
     near = leaks(others, [demo.inputs for _, demo in places], read, by_meaning=True)
-    found = {each.task: places[int(each.other)][0] for each in near} | found
-    found = {each.task: each.where for each in _in_texts(playbook, judged)} | found
-    return [ShownTask(task.id, found[task.id]) for task in judged if task.id in found]
+    shown_at = {each.task: places[int(each.other)][0] for each in near} | shown_at
+    shown_at = {each.task: each.where for each in _in_texts(playbook, judged)} | shown_at
+    return [ShownTask(task.id, shown_at[task.id]) for task in judged if task.id in shown_at]
 
 
 def _in_texts(playbook: Playbook, tasks: Iterable[Task]) -> Iterator[ShownTask]:
     """The tasks of which one text of the playbook, such as a prompt, holds all that they ask."""
     read, written = inputs_read(playbook), [(at, normal_text(words)) for at, words in texts(playbook.document())]
     for task in tasks:
-        asked = text_of(task.inputs, read).split(" \n ")
-        if max(map(len, asked)) >= LONG:
-            where = (at for at, words in written if all(each in words for each in asked))
+        parts = text_of(task.inputs, read).split(" \n ")
+        if max(map(len, parts)) >= LONG:
+            where = (at for at, words in written if all(each in words for each in parts))
             yield from (ShownTask(task.id, at) for at in islice(where, 1))
 
 
