@@ -22,6 +22,7 @@ from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.proof.evidence_file import export_evidence, head
 from seedbed.experiments.proof.evidence_file import verify_evidence as verify_evidence
 from seedbed.experiments.proof.held_out import expect_unseen
+from seedbed.experiments.registration import Prospect
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
@@ -44,13 +45,6 @@ from seedbed.storage.store import Digest, Json, Query, now, short
 from seedbed.telemetry import during
 from seedbed.workspace.execution import Execution, Tasks
 from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
-
-
-def _attempt_terms(channels: Sequence[ChannelSettings]) -> AttemptTerms:
-    """How attempts to replace what these channels serve share one error rate: by the strictest, and at the highest
-    rate by which any of them would release."""
-    errors = [error for channel in channels if (error := channel.highest_error) is not None]
-    return AttemptTerms(min(channel.attempts.first for channel in channels), max(errors, default=1.0))
 
 
 def _several(candidate: AnyPlaybook | Sequence[AnyPlaybook]) -> Sequence[AnyPlaybook]:
@@ -77,12 +71,12 @@ class Experiments:
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
-        options = DEFAULT if options is None else options
+        own, options = self._resources, DEFAULT if options is None else options
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         expect_used(on, options, work, program=program)
         if isinstance(on, LiveTraffic):
             return self._live_verdict(on, [control, *_several(candidate)], metric or "rating", options)
-        own, chosen = self._resources, self._execution.metric(metric or "exact_match")
+        chosen = self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
         options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
         old, *candidates = (own.performed(each, program) for each in (control, *_several(candidate)))
@@ -95,7 +89,7 @@ class Experiments:
                 source,
                 chosen,
                 self._execution.context(work.parallel, work.max_cost_usd),
-                self._for_release(self._for_channel(options), old),
+                self._for_release(options, old),
                 on_event,
             )
 
@@ -107,8 +101,7 @@ class Experiments:
         expect_served(self._resources.store, on.channels, *named)
         name = metric if isinstance(metric, str) else metric.name
         standings = self.compare_live(on, metric=name, alpha=options.alpha, exploratory=options.exploratory)
-        known = [each.so_far for each in standings]
-        return max((each for each in known if each), key=lambda verdict: verdict.gain)
+        return max((each.so_far for each in standings if each.so_far), key=lambda verdict: verdict.gain)
 
     def _for_channel(self, options: Comparing) -> Comparing:
         """The options with the terms of the channel's error budget, if a channel pays."""
@@ -120,13 +113,12 @@ class Experiments:
         return replace(options, terms=terms)
 
     def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
-        """The options with the terms of attempts and of slices, if a channel serves the control: the comparison may
-        replace it there."""
-        channels = self._serving(control.digest)
+        """The options with the terms of an error budget, and, if a channel serves the control, of attempts."""
+        options, channels = self._for_channel(options), self._serving(control.digest)
         if not channels:
             return options
         slices = dict.fromkeys(terms for channel in channels for terms in build_slice_terms(channel))
-        return replace(options, attempts=_attempt_terms(channels), slices=tuple(slices))
+        return replace(options, attempts=AttemptTerms.of(channels), slices=tuple(slices))
 
     def _serving(self, playbook: Digest) -> list[ChannelSettings]:
         """The settings of all channels that serve a playbook."""
@@ -150,7 +142,7 @@ class Experiments:
         how = LiveOptions(metric, alpha, conclude=on.conclude, exploratory=exploratory)
         if not exploratory:
             channels = self._serving(stable(library.store, names[0]) or "")
-            terms = _attempt_terms(channels) if channels else None
+            terms = AttemptTerms.of(channels) if channels else None
             how = replace(how, terms=self._paid(names[0], alpha), attempts=terms)
         return [compare_canary(library, names[0], how)] if len(names) == 1 else compare_channels(library, names, how)
 
@@ -179,10 +171,23 @@ class Experiments:
         options: Comparing = DEFAULT,
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
-        chosen, paid = self._execution.metric(metric), self._for_channel(options)
-        old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on, compared=True))
-        decided_by = self._for_release(paid, old)
-        return forecast(old, new, tasks, chosen, self._resources.store, decided_by)
+        old = self._resources.playbook(control)
+        begun = self._execution.registration(old, [candidate], on, metric, self._for_release(options, old))
+        _, (new,), tasks = self._compared(old, begun.candidates, begun.tasks)
+        return forecast(old, new, tasks, begun.metric, self._resources.store, begun.options, begun.preview())
+
+    def prospect(
+        self,
+        control: AnyPlaybook,
+        candidates: Sequence[AnyPlaybook],
+        *,
+        on: Tasks,
+        metric: Metric | str = "exact_match",
+        options: Comparing = DEFAULT,
+    ) -> Prospect:
+        """Which attempt a comparison will be, and how many tasks are fresh, before anything is spent or stored."""
+        old = self._resources.playbook(control)
+        return self._execution.registration(old, candidates, on, metric, self._for_release(options, old)).preview()
 
     async def estimate(
         self,
@@ -247,8 +252,7 @@ class Experiments:
 
     def abort(self, name: str, *, because: str) -> Verdict:
         """Stop a comparison by hand. Its verdict is invalid for ever, and says why."""
-        store, by = self._resources.store, self._resources.by
-        return abort(store, self.find(name), because=because, by=by, clock=now)
+        return abort(self._resources.store, self.find(name), because=because, by=self._resources.by, clock=now)
 
     def newest_verdict(self) -> str:
         """The digest of the experiment with the newest verdict; empty if there is none."""
@@ -262,8 +266,7 @@ class Experiments:
         return certificate(self._resources.store, self.find(name))
 
     def verify(self, names: Iterable[str] = ()) -> dict[Digest, list[Problem]]:
-        """Recompute every number of these verdicts, or of all, and check every past release: what differs, by
-        experiment."""
+        """What differs in these verdicts, or in all, if every number is recomputed; and in every past release."""
         store = self._resources.store
         keys = [self.find(name) for name in names] or [fact.key for fact in store.facts(Query(kind="verdict"))]
         past = [*audit(store), *check_signatures(store, self._resources.settings.signers)]
@@ -272,8 +275,7 @@ class Experiments:
         return {key: [*problems, *past] for key, problems in verify(store, keys).items()}
 
     def head(self) -> Json:
-        """The end of the chain of facts: its link, number and time. Kept elsewhere, it shows later that nothing before
-        it was changed."""
+        """The end of the chain of facts: its link, number and time. Kept elsewhere, it shows later what was changed."""
         return head(self._resources.upkept_store)
 
     def export_evidence(self, name: str, path: Path | str) -> Path:
