@@ -40,6 +40,7 @@ from seedbed.stage.stage_options import StageOptions
 from seedbed.stage.tools import Tool, toolset
 from seedbed.stage.turns.model_choice import ModelRequirements, choose_model, request_parameters
 from seedbed.stage.turns.model_turns import PLAIN, TurnOptions, TurnRequest, emit_turn, failure_of, pieces_of, turn_of
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Digest, Json, digest
 from seedbed.telemetry import within
 
@@ -83,8 +84,6 @@ class Stage:
         self._open_run, self.spender = options.open_run, options.spender
         self.on_start, self.run_time = options.on_start, options.run_time
         self._draws = count()
-        if recorder.resumed and not self.depth and self.ledger.is_limited:
-            self.ledger.spend(*recorder.paid_before)  # before any model is asked
 
     @property
     def seed(self) -> int:
@@ -143,7 +142,7 @@ class Stage:
             try:
                 with within(step=label, model=chain[0]):
                     answer = await call.answer()
-                    emit_turn(role, answer)
+                    emit_turn(role, answer, call)
             except Exception as error:
                 if failure := failure_of(name, role, error, ledger):
                     await self.recorder.record_failure(failure)
@@ -182,7 +181,7 @@ class Stage:
         if self._router is None:
             remedy, place = "Name one, or say what it needs.", f"roles.{request.role}.model"
             raise PlaybookError([Problem(place, "nothing", "a model of the workspace", remedy)])
-        router, seed = self._router(), f"{self.seed}/{step}/{len(self.recorder.turns)}"
+        router, seed = await off_loop(self._router), f"{self.seed}/{step}/{len(self.recorder.turns)}"
         texts = prompt_texts(request.messages, request.options.beyond)
 
         async def choose() -> Json:
@@ -263,13 +262,15 @@ class Stage:
                 if risky and isinstance(wrong, InDoubt):
                     raise
                 error = str(wrong)
+            seconds = time.perf_counter() - began
+            emit(ToolEnded(tool=tool, seconds=seconds, failed=bool(error)))
             return Call(
                 tool=tool,
                 arguments=arguments,
                 result=result,
                 error=error,
                 changes=used.changes,
-                latency_seconds=time.perf_counter() - began,
+                latency_seconds=seconds,
                 call=call,
                 turn=turn,
                 how="real" if used.acts == "really" else used.acts,

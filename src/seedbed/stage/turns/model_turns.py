@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from seedbed.models.calling.fallback import Discard, ModelAnswer
+from seedbed.models.calling.fallback import Discard, ModelAnswer, ModelCall
 from seedbed.models.chat import Message, OutputForm, Sampling, ToolCall, ToolOffer
 from seedbed.playbooks.steps.schemas import read_answer
 from seedbed.runs.messages import SpeakerText, to_compare
@@ -13,6 +13,7 @@ from seedbed.runs.run import Failure, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Json
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners
+from seedbed.telemetry.conventions import provider_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +143,23 @@ def pieces_of(event: RunEvent, notify: Callable[[RunEvent], None]) -> Callable[[
     return on_piece
 
 
-def emit_turn(role: str, answer: ModelAnswer) -> None:
+def emit_turn(role: str, answer: ModelAnswer, call: ModelCall) -> None:
     """Say what answered a role, and which models took the place of others."""
     if not listeners:
         return
     for fallback in answer.fallbacks:
         emit(Substituted(requested=fallback.requested, used=fallback.used))
+    card = next(model.card for model in call.models if model.name == answer.reply.model)
+    provided = card.args.get("model", card.args.get("model_name", answer.reply.model))
     emit(
         TurnEnded(
             role=role,
             model=answer.reply.model,
+            provider=provider_of(card.class_path),
+            provided=str(provided),
+            temperature=call.sampling.temperature,
+            max_tokens=call.sampling.max_tokens,
+            seed=call.sampling.seed or 0,
             prompt_tokens=answer.reply.usage.prompt_tokens,
             completion_tokens=answer.reply.usage.completion_tokens,
             cost_usd=answer.cost_usd,
