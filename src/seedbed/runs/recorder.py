@@ -20,6 +20,7 @@ from seedbed.runs.claims import Claims, announced_calls, claims_of
 from seedbed.runs.history import (
     ENTRIES,
     ends_of,
+    paid_by_family,
     recall,
     request_of,
     start_of,
@@ -35,9 +36,6 @@ from seedbed.runs.run_start import RunStart, conditions, json_copy
 from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, child_id, digest, new_id, short
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
-
-TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
-"""The fields of turns and failures that count tokens."""
 
 PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 20, 20)
 """How many seconds to wait for a lost store before the result of a call that changed the world is given up."""
@@ -168,15 +166,7 @@ class Recorder:
     @property
     def paid_before(self) -> tuple[float, int]:
         """The US dollars and tokens known to have been used by this run and all below it, ended or not."""
-        store, family = self._journal.store, {self.id}
-        # By the order in the store, not by the clock: a parent is stored before its children.
-        for start in store.facts(Query(kind="start", after=self._number)):
-            if start.body["parent"] in family:
-                family.add(start.key)
-        paid = (Query(kind=kind, subject=run, tag=self._paid_tag) for run in family for kind in ("turn", "failure"))
-        bodies = [fact.body for query in paid for fact in store.facts(query)]
-        tokens = sum(int(body.get(name, 0)) for body in bodies for name in TOKENS)
-        return sum(float(body["cost_usd"]) for body in bodies), tokens
+        return paid_by_family(self._journal.store, self.id, self._number, self._paid_tag)
 
     async def start(self) -> None:
         """Accept the run: from here on it can be resumed. Raises RunTaken if another worker has accepted it."""
@@ -258,10 +248,6 @@ class Recorder:
     def next_child(self, step: str, request: object) -> str:
         """The id of the next run below this one with this content: the same whenever this one is resumed."""
         return child_id(self.id, self.keys.take("child", step, request))
-
-    def next_key(self, kind: str, name: str, request: object) -> str:
-        """The key of the next request with this content."""
-        return self.keys.next(kind, name, request)
 
     async def record_failure(self, failure: Failure) -> None:
         """Store what was paid for a turn without an answer. The turn is asked again when the run is resumed."""

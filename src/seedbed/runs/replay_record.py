@@ -143,7 +143,7 @@ class ReplayRecord(Recorder):
 
     def _next(self, kind: str, name: str, request: object) -> tuple[str, str, int]:
         """The key of the next request, the digest of its content, and how often that was requested, with this time."""
-        key = self.next_key(kind, name, request)
+        key = self.keys.next(kind, name, request)
         _, words, time = key.rsplit("/", 2)
         return key, words, int(time)
 

@@ -51,15 +51,13 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[[RunEvent], None]
 
-
 FIRST_LOOK_SECONDS = 0.02
 """When to check first for the end of a run that another worker performs; then less often, up to once a second."""
 
 
 @dataclass
 class Runner:
-    """Performs every run of a workspace: admits it when there is room, records it, counts it against the quota, and
-    gives it its models and tools."""
+    """Performs every run of a workspace: admits and records it, counts it against the quota, gives it models and tools."""
 
     settings: Settings
     store: Store
@@ -216,14 +214,12 @@ class Runner:
         return model_identities(self.models, playbook)
 
     def identity(self, playbook: Playbook) -> Json:
-        """All but the playbook that decides what its runs are: models, the source of its program and tools, what stands
-        in for tools, and rules beyond its own."""
+        """All but the playbook that decides what its runs are: models, source, tools and rules beyond its own."""
         identity = self.model_identities(playbook)
         listed = self._tool_sources.listed() if playbook.program else ()
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
-        if playbook.uses_tools and not playbook.program:
-            identity["toolset"] = self._tool_sources.toolset(self.tools, playbook)
+        identity |= self._tool_sources.identity(self.tools, playbook)
         if reaches_tools(playbook, self.library):
             if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
                 identity["stand-ins"] = simulated  # stored scores are found by this key

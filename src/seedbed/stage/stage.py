@@ -42,7 +42,7 @@ from seedbed.stage.turns.model_choice import ModelRequirements, choose_model, re
 from seedbed.stage.turns.model_turns import PLAIN, TurnOptions, TurnRequest, emit_turn, failure_of, pieces_of, turn_of
 from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Digest, Json, digest
-from seedbed.telemetry import within
+from seedbed.telemetry import ToolEnded, emit, within
 
 if TYPE_CHECKING:
     pass
@@ -250,7 +250,7 @@ class Stage:
             raise self.recorder.claims.stop(stopped) from None
         # From here until it is recorded nothing may be awaited: the key is that of the next such request.
         turn = self.recorder.keys.expect(call, tool, arguments)
-        with_key = used.with_key(arguments, idempotency_key(self.recorder.next_key("call", tool, arguments)))
+        with_key = used.with_key(arguments, idempotency_key(self.recorder.keys.next("call", tool, arguments)))
 
         async def work() -> Json:
             nonlocal acted

@@ -22,7 +22,7 @@ from seedbed.stage.replay import ReplayTools, strict_record
 from seedbed.stage.simulated_tools import SimulatedTools, simulated_tools
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import Tool, as_tool, toolbox, toolset
-from seedbed.storage.store import Digest, Json, digest
+from seedbed.storage.store import Json, digest
 
 
 class ToolSources:
@@ -44,11 +44,13 @@ class ToolSources:
         self._served = [tool for tools in served for tool in tools]
         return toolbox([*others, *functions, *self._served])
 
-    def toolset(self, others: Iterable[Any], playbook: Playbook) -> Digest:
-        """The digest of what models are told of the tools that a playbook names; those of MCP servers count as they
-        were when last loaded."""
+    def identity(self, others: Iterable[Any], playbook: Playbook) -> Json:
+        """The digest of what models are told of the tools that a dialogue names, if it names some; those of MCP servers
+        count as they were when last loaded."""
+        if playbook.program or not playbook.named_tools:
+            return {}
         tools = toolbox([*others, *self.listed(), *self._served])
-        return digest("toolset", toolset(tools, chosen(playbook.named_tools, tools), playbook.tools))
+        return {"toolset": digest("toolset", toolset(tools, chosen(playbook.named_tools, tools), playbook.tools))}
 
     @asynccontextmanager
     async def for_run(
