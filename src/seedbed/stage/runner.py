@@ -57,7 +57,7 @@ FIRST_LOOK_SECONDS = 0.02
 
 @dataclass
 class Runner:
-    """Performs every run of a workspace: admits and records it, counts it against the quota, gives it models and tools."""
+    """Performs every run of a workspace: admits and records it, counts it against the quota, gives it its models."""
 
     settings: Settings
     store: Store
