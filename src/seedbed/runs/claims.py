@@ -242,6 +242,12 @@ class Claims:
         )
 
 
+def leave_all(left: list[Claims]) -> None:
+    """Leave runs that could not be left when they ended here; those that still cannot stay in the list."""
+    every, left[:] = list(left), []
+    left += [claims for claims in every if not claims.leave()]
+
+
 def _settled_call(call: Announced) -> Json:
     """The record of a call that has happened, as a person said."""
     assert call.settled is not None

@@ -18,7 +18,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.claims import Claims, is_taken
+from seedbed.runs.claims import Claims, is_taken, leave_all
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource
@@ -287,6 +287,7 @@ class Runner:
 
     def _resumed(self, run: str, source: ReplaySource | None = None, *, complete: bool = False) -> Recorder:
         """The record of a run to continue."""
+        leave_all(self._left)  # it may be among them
         cassette = partial(load_cassette, self.library)
         return resumed(self.journal, run, self.library.by, cassette, source, complete=complete)
 
@@ -349,8 +350,7 @@ class Runner:
         above = (parent.playbook, *parent.above) if parent else await off_loop(playbooks_above, recorder, self.library)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder)
         if self._left:
-            left, self._left = self._left, []
-            self._left += [claims for claims in left if not await off_loop(claims.leave)]
+            await off_loop(leave_all, self._left)
         if recorder.resumed and not parent and ledger.is_limited:  # before any model is asked
             paid = await off_loop(lambda: recorder.paid_before)
             ledger.spend(*paid, here=recorder.claims.above is not None)  # what is above has counted it
