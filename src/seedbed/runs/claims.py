@@ -26,6 +26,9 @@ from seedbed.storage.store import Fact, Json, Query, Store, digest, now, short
 
 NO_WORKER = ""
 
+ENDING = (InDoubt, RunTaken, StoreError, Stopped, QuotaSpent)
+"""What ends a run so, ends the one above it: its program must not go on without it."""
+
 Ending = TypeVar("Ending", bound=SeedbedError)
 
 
@@ -222,12 +225,15 @@ class Claims:
                     raise self.stop(self._taken())
             self.number += 1
 
-    def stop(self, error: Ending) -> Ending:
-        """Let this worker do nothing more in the run; returns the error. A loss of the record is the first one."""
+    def stop(self, error: Ending, *, below: bool = False) -> Ending:
+        """Let this worker do nothing more in the run, for what befell it or a run `below`; returns the error.
+
+        A loss of the record is the first one.
+        """
         later = self.stopped is not None and isinstance(error, StoreError | Stopped | QuotaSpent)
         if not isinstance(self.stopped, RunTaken) and not later:
             self.stopped = error
-        self.held &= not isinstance(error, RunTaken)
+        self.held &= below or not isinstance(error, RunTaken)
         return error
 
     def _taken(self) -> RunTaken:

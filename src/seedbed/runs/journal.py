@@ -50,6 +50,7 @@ class Journal:
             return await asyncio.shield(done)
         except asyncio.CancelledError:  # what happened is stored all the same: it may have been paid for
             await asyncio.wait([done])
+            done.exception()  # nobody else asks for it
             raise
 
     def _write_pending(self, loop: asyncio.AbstractEventLoop) -> None:

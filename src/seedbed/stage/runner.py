@@ -18,7 +18,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.claims import Claims, is_taken, leave_all
+from seedbed.runs.claims import ENDING, Claims, is_taken, leave_all
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource
@@ -189,8 +189,7 @@ class Runner:
         await off_loop(expect_free, self.store, run)
         recorder = await off_loop(self._resumed, run)
         playbook = await off_loop(self.library.get, recorder.playbook)
-        limit = recorder.max_cost_usd if max_cost_usd is None else max_cost_usd
-        ledger = Ledger(limit, within=bounds().ledger)
+        ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd, within=bounds().ledger)
         async with self._admission, self._staged(playbook, recorder, ledger, on_event) as stage:
             return await perform(stage, recorder.inputs)
 
@@ -376,7 +375,9 @@ class Runner:
                 )
                 with bounded(within):
                     yield Stage(playbook, refuse if strict else self.models.__getitem__, recorder, options)
-        except SeedbedError:
+        except SeedbedError as error:
+            if recorder.claims.above and isinstance(error, ENDING):
+                recorder.claims.above.stop(error, below=True)
             recorder.check()
             raise
         finally:
