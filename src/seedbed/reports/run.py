@@ -49,7 +49,7 @@ class RunView:
     @property
     def about(self) -> str:
         run = self.run
-        started = f"seed {run.seed}, started {run.started:%Y-%m-%d %H:%M} UTC, {run.status}"
+        started = f"seed {run.seed}, started {run.started:%Y-%m-%d %H:%M} UTC, {run.ending}"
         return f"Run {short(run.id)}, playbook {short(run.playbook)}, {started}"
 
 
@@ -72,7 +72,8 @@ def routings(store: Store, run: str) -> list[Json]:
 def to_document(view: RunView) -> Json:
     """A whole run as JSON can hold it."""
     run, turns = view.run, [turn.body() for turn in view.run.turns]
-    more = {"turns": turns, "started": run.started.isoformat(), "routing": list(view.routing)}
+    more: Json = {"turns": turns, "started": run.started.isoformat(), "routing": list(view.routing)}
+    more["converged_at"] = run.converged_at
     return {**asdict(replace(run, turns=())), **more}
 
 

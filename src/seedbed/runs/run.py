@@ -174,9 +174,24 @@ class Run:
         """What it cost, as people read it."""
         return amount(self.cost_usd, self.unpriced, "${:.4f}".format)
 
+    @property
+    def converged_at(self) -> int | None:
+        """The number of the turn at which its last loop converged; None if none did, or it had no rule to hold."""
+        loops = [each for each in self.decisions if each.point.endswith(" until")]
+        if not loops or loops[-1].action != "converged" or loops[-1].because.startswith("all "):
+            return None
+        step = loops[-1].point.removesuffix(" until")
+        return max((number for number, turn in enumerate(self.turns, 1) if turn.step == step), default=None)
+
+    @property
+    def ending(self) -> str:
+        """How it ended, as people read it: its status, or when it converged."""
+        at = self.converged_at if self.status == "completed" else None
+        return self.status if at is None else f"converged at turn {at}"
+
     def __repr__(self) -> str:
         spent = f"{len(self.turns)} turns, {self.tokens:,} tokens, {self.cost}"
-        return f"<Run {short(self.id)} {self.status}, {spent}>"
+        return f"<Run {short(self.id)} {self.ending}, {spent}>"
 
     def _repr_html_(self) -> str:
         inputs = [(name, _text(value)) for name, value in self.inputs.items()]
@@ -184,7 +199,7 @@ class Run:
         end = ("error", self.error) if self.error else ("output", _text(self.output))
         spent = f"{self.tokens:,} tokens, {self.cost}, {self.latency_seconds:.2f} s"
         note = f"Playbook {short(self.playbook)}, {len(self.turns)} turns, {spent}"
-        return html_table(f"Run {short(self.id)}: {self.status}", [*inputs, *turns, end], note=note)
+        return html_table(f"Run {short(self.id)}: {self.ending}", [*inputs, *turns, end], note=note)
 
     def export(self, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
         """The run as `json`, `md`, `html` or `pdf`; or, if `to` is a path with such an ending, the file it was written

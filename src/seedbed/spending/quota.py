@@ -87,6 +87,12 @@ class Spending:
         """What people should be told, each once; nothing if there is nobody to tell."""
         return await self._notices.news()
 
+    def today(self) -> tuple[int, float]:
+        """The runs of the last 24 hours in the workspace, and what they cost or may cost, in US dollars."""
+        with self._lock:
+            self._refresh(self._clock())
+            return self._used("")
+
     def note(self, notice: SpendingNotice) -> None:
         """Something else that people should be told."""
         self._notices.add(notice)

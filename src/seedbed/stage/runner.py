@@ -35,7 +35,7 @@ from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above, record_above
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import model_identities, shared_limits
-from seedbed.stage.model_choice import Spender, expect_prices
+from seedbed.stage.model_choice import Spender, expect_arguments, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
 from seedbed.stage.simulated_tools import expect_simulated, permits, reaches_tools
@@ -338,6 +338,7 @@ class Runner:
         """
         strict, reached = strict_record(recorder), has_program or playbook.program is not None
         if not strict:
+            expect_arguments(playbook, self.models.__getitem__)
             await self.stop.check()
         share = parent.spender.share if parent else None
         if not strict and share is None:

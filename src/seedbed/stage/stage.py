@@ -31,7 +31,7 @@ from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.tools import Tool
 from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Digest, Json
-from seedbed.telemetry import within
+from seedbed.telemetry import ToolEnded, emit, within
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -151,7 +151,7 @@ class Stage:
             try:
                 with within(step=label, model=chain[0]):
                     answer = await call.answer()
-                    emit_turn(role, answer)
+                    emit_turn(role, answer, call)
             except Exception as error:
                 await self._record_failure(name, role, error, ledger)
                 if isinstance(error, QuotaSpent | Stopped):  # the run has ended, even if its program catches that
@@ -269,6 +269,7 @@ class Stage:
                     raise
                 error = str(wrong)
             seconds = time.perf_counter() - began
+            emit(ToolEnded(tool=tool, seconds=seconds, failed=bool(error)))
             return Call(
                 tool=tool,
                 arguments=arguments,

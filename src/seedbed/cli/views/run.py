@@ -23,6 +23,7 @@ def run_document(run: Run) -> Json:
         "run": run.id,
         "playbook": run.playbook,
         "status": run.status,
+        "converged_at": run.converged_at,
         "inputs": run.inputs,
         "output": run.output,
         "error": run.error,
@@ -59,7 +60,8 @@ def answer_text(answer: object) -> str:
 
 def run_line(run: Run) -> RenderableType:
     spent = f"{counted(run.tokens, 'token')}, {money(run.cost_usd, run.unpriced)}, {run.latency_seconds:.2f} s"
-    return line((f"run {short(run.id)} of playbook {short(run.playbook)}, seed {run.seed}: {spent}", "dim"))
+    ending = "" if run.converged_at is None else f"{run.ending}, "
+    return line((f"run {short(run.id)} of playbook {short(run.playbook)}, seed {run.seed}: {ending}{spent}", "dim"))
 
 
 def spent_money(body: Json) -> str:

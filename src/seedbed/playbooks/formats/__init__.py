@@ -23,6 +23,7 @@ from seedbed.storage.store import Json, canonical
 
 __all__ = [
     "FORMATS",
+    "SCHEMAS",
     "Import",
     "Note",
     "export",
@@ -52,6 +53,14 @@ NATIVE = frozenset({"steps", "rules", "program", "locked", "demos", "inputs"})
 """Keys that only seedbed's own playbooks have."""
 
 FORMATS: dict[str, DocumentFormat] = {each.FORMAT: each for each in (strategy, mode, profile, text)}
+
+
+SCHEMAS = {
+    strategy.FORMAT: strategy.Strategy.model_json_schema,
+    mode.FORMAT: mode.ModeDocument.model_json_schema,
+    profile.FORMAT: profile.ProfileFile.model_json_schema,
+}
+"""The JSON Schema of each format that has one."""
 
 
 def recognise(document: object, source: str = "") -> str:
