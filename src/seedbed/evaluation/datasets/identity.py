@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from seedbed.evaluation.datasets.dataset import Case, Task
+from seedbed.redaction import redact
 from seedbed.storage.store import Digest, digest
 
 _LOOK_ALIKES = str.maketrans("аеорсухіјѕԁһвкмнт", "aeopcyxijsdhbkmht")
@@ -47,8 +48,8 @@ def _normal(value: Any, keeping: Case = "fold") -> Any:
     match value:
         case Mapping():
             return {str(name): _normal(each, keeping) for name, each in value.items()}
-        case str():
-            return normal_text(value, keeping)
+        case str():  # records of runs have no secrets, and must be recognised
+            return normal_text(redact(value), keeping)
         case list() | tuple():
             return [_normal(each, keeping) for each in value]
         case float() if value.is_integer():
