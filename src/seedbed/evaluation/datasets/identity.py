@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from seedbed.evaluation.datasets.dataset import Case, Task
 from seedbed.redaction import redact
@@ -33,7 +35,11 @@ def unit_of(task: Task) -> str:
 
 
 def normal_text(text: str, case: Case = "fold") -> str:
-    """A text without what makes no difference to what it asks."""
+    """A text without what makes no difference to what it asks: case, blanks, invisible characters, codes for others."""
+    if "&" in text:
+        text = html.unescape(text)
+    if "%" in text:
+        text = unquote(text)
     if text.isascii():  # the same, ten times as fast: there may be very many runs to look through
         whole = text.translate(_CONTROLS)
         return " ".join((whole if case == "keep" else whole.casefold()).split()).strip(_ENDS)
