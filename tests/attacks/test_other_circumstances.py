@@ -8,6 +8,7 @@ import pytest
 from world import NEW, OLD, agent, is_released, question, says_yes, serve_old, tasks, world
 
 from seedbed import Dataset, Task, Workspace, metric
+from seedbed.errors import StoreError
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
@@ -42,6 +43,14 @@ async def test_a_model_that_was_something_else_in_the_comparison_releases_nothin
     assert (verdict.finding, verdict.mode) == ("superior", "confirmatory")
     assert not await is_released(Workspace(settings, store), because=verdict)
     assert await is_released(Workspace(there, store), because=verdict)
+
+
+async def test_a_dry_run_shows_no_results_that_nobody_would_know_of() -> None:
+    space = await serve_old(world(range(20, 60), range(40)))
+    with pytest.raises(StoreError, match="run: found one in a dry run"):
+        await space.dry_run().run(NEW, text=question(1))
+    with pytest.raises(StoreError, match="run: found one in a dry run"):
+        await space.dry_run().compare(OLD, NEW, on=tasks(range(60)))
 
 
 def judged(require: list[Any]) -> Workspace:
