@@ -144,7 +144,8 @@ def _show_usage(wrong: typer.TyperException, as_json: bool) -> None:
     if isinstance(wrong, typer.BadParameter) and hasattr(cause, "errors"):  # of pydantic, which is slow to import
         first = cause.errors(include_url=False)[0]
         expected = in_words(first["type"], first["msg"], first.get("ctx", {}))
-        wrong.message = f"found {shown(first['input'])}; expected {expected}"
+        known = expected.partition(" is not ")[2].rstrip(".")  # of a word where only a few are allowed
+        wrong.message = f"found {shown(first['input'])}; expected {known or expected}"
     context = getattr(wrong, "ctx", None)
     if context is not None and not as_json:
         typer.echo(f"{context.get_usage()}\nTry '{context.command_path} --help'.", err=True)

@@ -15,8 +15,9 @@ from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, shown
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library, check_ref_name
 from seedbed.release.assignment import unknown_channel
-from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
+from seedbed.release.gates.gate import Gate, InUse, Refusal, ReleaseRequest
 from seedbed.release.live_comparison import find_live_verdict
+from seedbed.release.ramp import NO_RAMP, Ramp
 from seedbed.release.states import (
     Canary,
     ChannelEvent,
@@ -30,51 +31,12 @@ from seedbed.release.states import (
     apply_event,
     canary_of,
     document,
-    percent,
     replay_moves,
     stable_of,
 )
-from seedbed.settings.channels import ChannelSettings
 from seedbed.stage.program import code_of
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief, short
 from seedbed.telemetry import ChannelMoved, GateRefused, emit
-
-
-@dataclass(frozen=True, slots=True)
-class Ramp:
-    """The steps in which a candidate reaches everybody, as `channels.<name>.canary` in seedbed.yaml declares them.
-
-    Each step has a share of the users, and takes so many runs of the canary. The last may need another person. Without
-    shares a release reaches everybody at once, unless it asks for less.
-    """
-
-    shares: tuple[float, ...] = ()
-    hold: int = 0
-    approval: bool = False
-
-    def first(self, wanted: float | None) -> float | Problem:
-        """The share that a release begins with, or why not the wanted one."""
-        return self._at_most(self.shares[0] if self.shares else 1.0, wanted, "its first step")
-
-    def after(self, now: float, wanted: float | None) -> float | Problem:
-        """The next share, or why not the wanted one."""
-        return self._at_most(next((share for share in self.shares if share > now), 1.0), wanted, "its next step")
-
-    def _at_most(self, step: float, wanted: float | None, which: str) -> float | Problem:
-        if wanted is None:
-            return step
-        if wanted > step:
-            return Problem(
-                "share", percent(wanted), f"at most {percent(step)}, {which}", "Raise the share step by step."
-            )
-        return wanted
-
-
-def build_ramp(settings: ChannelSettings) -> Ramp:
-    return Ramp(settings.canary.shares, settings.canary.hold, settings.canary.approval)
-
-
-NO_RAMP = Ramp()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +52,7 @@ class Rollout:
     ramp: Ramp = NO_RAMP
     keep_back: KeepBack | None = None
     require: tuple[Any, ...] = ()
+    in_use: InUse | None = None
 
 
 AT_ONCE = Rollout()
@@ -130,7 +93,8 @@ async def release(
     refusals = [then] if isinstance(then, Problem) else []
     if candidate != now.stable:
         code = _released_code(store, channel, now.stable)
-        request = ReleaseRequest(channel, candidate, now.stable, verdict, library, event.share, code)
+        share, in_use = event.share, rollout.in_use
+        request = ReleaseRequest(channel, candidate, now.stable, verdict, library, share, code, in_use)
         refusals += [refusal for gate in gates if (refusal := await gate(request))]
     if isinstance(then, Problem) or refusals:
         raise _refused(channel, refusals)

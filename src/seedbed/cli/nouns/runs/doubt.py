@@ -14,7 +14,7 @@ from seedbed.cli.output import Column, line, when
 from seedbed.storage.store import Json, canonical, short
 
 if TYPE_CHECKING:
-    from seedbed.workspace.runs import CallInDoubt
+    from seedbed.workspace.nouns.runs import CallInDoubt
 
 app = typer.Typer()
 

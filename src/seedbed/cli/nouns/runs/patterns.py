@@ -54,14 +54,12 @@ def patterns(
     """
     suggestion = None
     with call.open() as space:
-        result, runs = space.experiments.patterns(playbook, metric=metric, on=on, alpha=alpha)
+        result, runs = space.analysis.patterns(playbook, metric=metric, on=on, alpha=alpha)
         if suggest and result.findings:
             if finding > len(result.findings):
                 text = f"found {finding}; expected at most {len(result.findings)}, the number of findings"
                 raise typer.BadParameter(text, param_hint="--finding")
-            suggestion = space.experiments.suggest(
-                result, runs, suggest, playbook=playbook, metric=metric, number=finding
-            )
+            suggestion = space.analysis.suggest(result, runs, suggest, playbook=playbook, metric=metric, number=finding)
     wrote = {"file": str(suggest), "command": suggestion.command} if suggestion else None
     view = _view(result, runs)
     if suggestion:

@@ -17,7 +17,7 @@ from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Json, short
 
 if TYPE_CHECKING:
-    from seedbed.workspace.runs import ReplayStep
+    from seedbed.workspace.nouns.runs import ReplayStep
 
 app = typer.Typer()
 

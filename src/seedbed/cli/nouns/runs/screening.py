@@ -54,9 +54,7 @@ def screen(
     """
     after = options.moment(since, "--since")
     with call.open() as space:
-        screening = wait_for(
-            space.experiments.screen(point, policy, playbook=playbook, metric=metric, on=on, since=after)
-        )
+        screening = wait_for(space.analysis.screen(point, policy, playbook=playbook, metric=metric, on=on, since=after))
     call.show(screening.document(), *_view(screening))
     raise typer.Exit(INCONCLUSIVE if screening.finding == "refused" else PASS)
 

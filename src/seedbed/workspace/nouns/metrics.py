@@ -16,8 +16,8 @@ from seedbed.runs.doubts import calls_in_doubt
 from seedbed.stage.confirmation import questions
 from seedbed.storage.store import Query, now
 from seedbed.telemetry.gauges import Gauge
+from seedbed.workspace.nouns.reviews import Reviews
 from seedbed.workspace.resources import Resources
-from seedbed.workspace.reviews import Reviews
 
 RATED_WITHIN = timedelta(days=1)
 
