@@ -157,10 +157,9 @@ def evolve(
         plan = space.searches.plan(start, tasks, chosen)
         call.say_held_out(space, tasks)
         if call.dry_run:
-            expected = space.runs.estimate(plan.start, plan.budget.runs or 0) if plan.budget.runs else None
-            about = [] if expected is None else [run_views.estimate_line(expected, "at most ")]
-            document = {**views.plan_document(plan), "estimate": expected and expected.document()}
-            call.show(document, views.plan_view(plan), *about)
+            expected = space.searches.estimate(plan)
+            document = {**views.plan_document(plan), "estimate": expected.document()}
+            call.show(document, views.plan_view(plan), run_views.estimate_line(expected, "at most "))
             return
         with views.watched(plan) as watch:
             work = space.searches.evolve(
