@@ -9,6 +9,7 @@ from typing import Any
 
 from seedbed.errors import NotFound, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.estimate import RunEstimate, estimate
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.evolve import OnProgress, SearchProgress, evolve
@@ -61,6 +62,15 @@ class Searches:
         confirm = options.confirm
         others = self._execution.dataset(confirm) if confirm not in (None, NO_CONFIRMATION) else None
         return plan_search(self._resources.playbook(playbook), self._execution.dataset(tasks), options, others)
+
+    def estimate(self, plan: Plan) -> RunEstimate:
+        """What a search will take: as many runs as its budget allows, if each is like those of its start."""
+        own, budget = self._resources, plan.budget
+        one = estimate(plan.start, 1, own.store, own.models.__getitem__)
+        limits = (budget.usd, one.usd), (budget.tokens, one.tokens), (budget.seconds, one.seconds)
+        most = [int(limit / each) for limit, each in limits if limit is not None and each]
+        runs = min([*most, *([budget.runs] if budget.runs is not None else [])], default=1)
+        return estimate(plan.start, runs, own.store, own.models.__getitem__)
 
     async def evolve(
         self,

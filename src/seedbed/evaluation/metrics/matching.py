@@ -46,7 +46,7 @@ def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, e
 def _pattern(pattern: object = None, **_: Any) -> None:
     if pattern is not None:
         try:
-            re.compile(str(pattern))
+            expressions.compiled(str(pattern))
         except re.error as wrong:
             raise ValueError(f"pattern {pattern}: {wrong}") from None
 
@@ -69,7 +69,7 @@ async def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool
     return Score(0.0, f"no match for {text(wanted)}") if match is None else Score(1.0, answer=match)
 
 
-_LISTED = re.compile(r"^\s*[([]?([A-Z])[)\].:]\s+(\S.*?)\s*$", re.MULTILINE)
+_LISTED = re.compile(r"^[^\S\n]*[([]?([A-Z])[)\].:]\s+(\S(?:.*\S)?)", re.MULTILINE)
 _STATED = re.compile(
     r"\b(?:answer|choice|option|choose|pick)\b(?:\s+(?:is|would\s+be|must\s+be))?\s*[:=]?\s*[*_`\"'(\[]*"
     r"(?:option\s+)?([A-Z]|(?<=[(\[])[a-z]|[a-z](?=[\s.)\]*]*$))(?![\w'’])",
@@ -220,16 +220,17 @@ def _shared_unit(one: tuple[float, bool], other: tuple[float, bool]) -> tuple[fl
     return (one[0] / share if one[1] else one[0]), (other[0] / share if other[1] else other[0])
 
 
-_FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
+_FENCE = re.compile(r"```[a-zA-Z]*+[^\S\n]*+\n")
 
 
 def _parsed(output: object) -> tuple[Any, str]:
     """The JSON value of an output, plain or within a code fence, and why there is none."""
     if not isinstance(output, str):
         return (None, "no output") if output is None else (output, "")
-    fenced = _FENCED.fullmatch(output)
+    plain = output.strip()
+    fence = _FENCE.match(plain) if plain.endswith("```") else None
     try:
-        return json.loads(fenced[1] if fenced else output, parse_constant=_no_json), ""
+        return json.loads(plain[fence.end() : -3] if fence else output, parse_constant=_no_json), ""
     except (ValueError, RecursionError) as wrong:
         return None, f"not JSON: {wrong}"
 

@@ -35,5 +35,7 @@ class LogSender:
 
 
 def _append(file: Path, line: str) -> None:
-    with file.open("ab", buffering=0) as opened:  # in one write, so that lines of two processes do not mix
+    with open(
+        file, "ab", buffering=0, opener=private
+    ) as opened:  # in one write, so that lines of two processes do not mix
         opened.write(line.encode())
