@@ -2,9 +2,9 @@
 
     python benchmarks/attempts.py [--experiments 10000] [--seed 0]
 
-Nothing here is the code of seedbed: the exact sequential McNemar test, the levels of attempts, the scores of missing
-answers and the division among several candidates are computed again from their definitions, with numpy and scipy. Only
-the last line compares: the test of this script with that of seedbed, on random sequences.
+Nothing here is the code of seedbed: the stopping rules, the levels of attempts, the scores of missing answers and the
+division among several candidates are computed again from their definitions, with numpy and scipy. Only the last line
+compares: the rules in benchmarks/rules.py with those of seedbed, on random sequences.
 
 Scores are 0 or 1, alpha is 0.05. Every test is looked at after every unit and may spend level * (n / N)^1.5 by unit n
 of N. The first attempt has 15/16 of alpha, attempt j has alpha / 16 * 6 / (pi^2 (j - 1)^2) and half of what earlier
@@ -24,7 +24,12 @@ d  k attempts in a row, on fresh tasks each or on the same tasks with one run of
    "computed" adds up, over the attempts until the first false winner, the chance of one given which tasks differ: the
    same share, known far more exactly, as it does not depend on the luck of the wins;
 e  several candidates in one attempt, with equal parts of its level, on the same tasks and one run of the control;
-f  power of a first attempt with a gain, at alpha and at 15/16 of alpha, on the same experiments.
+f  power of a first attempt with a gain, at alpha and at 15/16 of alpha, on the same experiments;
+g  k attempts in a row as in d by rules that leave nothing over: betting, Wald's SPRT for tasks of which 0.3 differ,
+   whether they do or not, and GSPRT, both for a gain of 0.1. Their error rates are by design, betting's is promised.
+   With replicates each task is run several times on each side, and its mean scores are compared;
+h  k attempts in a row with several candidates each, which share a run of the control and divide the level equally. Of
+   12 it also counts those that the rule for more than ten (e-BH) calls better.
 """
 
 from __future__ import annotations
@@ -32,11 +37,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import rules
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -48,86 +54,11 @@ ALPHA = 0.05
 FIRST = 15 / 16
 TASKS = 300
 EFFECT = 0.1
-BETA = 0.1
+FEW = 10
 MOST_LOSS = 0.015
+MOST = 20
 CHUNK = 2_000
 """How many experiments are computed at once: their arrays fit into the cache of a processor."""
-
-
-@dataclass(frozen=True)
-class Ends:
-    """How the test of each experiment ended, and how much of its level it had spent by then.
-
-    `chance` is what it would have spent by its last unit: given which units differ, the chance of being called better.
-    """
-
-    better: Bools
-    worse: Bools
-    futile: Bools
-    units: NDArray[np.int64]
-    spent: Floats
-    chance: Floats
-
-
-def run_tests(signs: Signs, level: float | Floats, *, effect: float | None = None) -> Ends:
-    """The exact sequential McNemar test of every row.
-
-    If both playbooks are equal, each unit that differs is a win with chance 1/2. `chance[w]` is the chance of w wins
-    so far without having been called better. After each unit the largest number of wins that has not been given away
-    yet ends the test, as long as its chance fits into what may be spent by now.
-    """
-    rows, units = signs.shape
-    level = np.broadcast_to(np.asarray(level, dtype=float), rows)
-    columns = np.ascontiguousarray(signs.T)
-    every = np.arange(rows)
-    chance = np.zeros((int((signs != 0).sum(axis=1).max(initial=0)) + 2, rows))
-    chance[0] = 1.0
-    top = np.zeros(rows, dtype=np.int64)
-    wins, losses = np.zeros((2, rows), dtype=np.int64)
-    spent, spent_at_end = np.zeros((2, rows))
-    better, worse, futile = np.zeros((3, rows), dtype=bool)
-    going_on, ended = np.ones(rows, dtype=bool), np.full(rows, units)
-    for n in range(1, units + 1):
-        sign = columns[n - 1]
-        differs = sign != 0
-        used = chance[: int(top.max()) + 2]
-        moved = used * (0.5 * differs)
-        used -= moved
-        used[1:] += moved[:-1]
-        top += differs
-        may_spend = level * (n / units) ** 1.5
-        while True:
-            largest = chance[top, every]
-            fits = spent + largest <= may_spend
-            if not fits.any():
-                break
-            spent[fits] += largest[fits]
-            chance[top[fits], every[fits]] = 0.0
-            top[fits] -= 1
-        wins += sign > 0
-        losses += sign < 0
-        now_worse = going_on & (losses > top)
-        now_better = going_on & (wins > top) & ~now_worse
-        ends = now_better | now_worse
-        if effect is not None:
-            open_ = np.flatnonzero(going_on & ~ends)
-            won, lost = wins[open_], losses[open_]
-            now_futile = open_[shown_futile(won, n - won - lost, lost, effect)]
-            futile[now_futile] = ends[now_futile] = True
-        better |= now_better
-        worse |= now_worse
-        ended[ends] = n
-        spent_at_end[ends] = spent[ends]
-        going_on &= ~ends
-    spent_at_end[going_on] = spent[going_on]
-    return Ends(better, worse, futile, ended, spent_at_end, spent)
-
-
-def shown_futile(wins: NDArray[np.int64], ties: NDArray[np.int64], losses: NDArray[np.int64], effect: float) -> Bools:
-    """Whether bets that the mean difference is below the effect have made 1 / BETA times their money, on average."""
-    shares = np.geomspace(min(effect, 0.9), min(8 * effect, 0.9), 12)[:, None]
-    won, tied, lost = (np.log1p(shares * ((1 - each) / (1 - effect) - 1)) for each in (1, 0, -1))
-    return np.exp(wins * won + ties * tied + losses * lost).mean(axis=0) >= 1 / BETA
 
 
 def differing(rng: np.random.Generator, rows: int, units: int, share: float, gain: float = 0.0) -> Signs:
@@ -150,7 +81,7 @@ def signs_of(difference: Floats) -> Signs:
 
 
 def peeking(share: float) -> Callable[[np.random.Generator, int], Bools]:
-    return lambda rng, rows: run_tests(differing(rng, rows, TASKS, share), ALPHA).better
+    return lambda rng, rows: rules.exact(differing(rng, rows, TASKS, share), ALPHA).better
 
 
 def sourced(sources: int, by_source: bool) -> Callable[[np.random.Generator, int], Bools]:
@@ -163,7 +94,7 @@ def sourced(sources: int, by_source: bool) -> Callable[[np.random.Generator, int
         luck = rng.random((rows, sources, size))
         tasks = (luck < differ * won).astype(np.int8) - (luck > 1 - differ * (1 - won)).astype(np.int8)
         units = np.sign(tasks.sum(axis=2)).astype(np.int8) if by_source else tasks.reshape(rows, -1)
-        return run_tests(units, ALPHA).better
+        return rules.exact(units, ALPHA).better
 
     return experiments
 
@@ -183,7 +114,7 @@ def incomplete(share: float, counted: str) -> Callable[[np.random.Generator, int
             difference = np.nan_to_num(candidate) - np.nan_to_num(control)
         else:
             difference = np.nan_to_num(candidate - control)
-        return run_tests(signs_of(difference), ALPHA).better
+        return rules.exact(signs_of(difference), ALPHA).better
 
     return experiments
 
@@ -195,38 +126,72 @@ def some_of(rng: np.random.Generator, where: Bools, count: NDArray[np.int64]) ->
 
 
 def in_a_row(
-    attempts: int, *, same_tasks: bool = False, effect: float | None = None, refund: str = "all", whole: bool = False
+    attempts: int,
+    *,
+    rule: Callable[..., rules.Ends] = rules.exact,
+    differ: float = 0.3,
+    same_tasks: bool = False,
+    candidates: int = 1,
+    replicates: int = 1,
+    refund: str = "all",
+    whole: bool = False,
 ) -> Callable[[np.random.Generator, int], Floats]:
     """Whether each of the attempts found a false winner, and the chance that it is the first to do so.
 
-    `whole` gives every attempt the whole of alpha.
-
-    `refund` says which tests leave over what they did not spend: "all", or only those "read to the end".
+    Single candidates on fresh tasks differ from the control on a share of them. Candidates that share tasks or a run of
+    the control, or are run several times, differ by the luck of each run.
+    `whole` gives every attempt the whole of alpha. `refund` says which exact tests leave over what they did not spend:
+    "all", or only those "read to the end"; other rules never do.
     """
+    alone = candidates == replicates == 1 and not same_tasks
 
     def experiments(rng: np.random.Generator, rows: int) -> Floats:
-        chances = difficulties(rng, rows)
-        control = passes(rng, chances)
         left, none_yet = np.zeros(rows), np.ones(rows, dtype=bool)
         found: list[Bools] = []
         first: list[Floats] = []
+        chances = control = np.empty(0)
         for number in range(1, attempts + 1):
-            level = np.full(rows, ALPHA * FIRST)
+            level = ALPHA * FIRST
             if number > 1:
                 left /= 2
-                level = ALPHA * (1 - FIRST) * 6 / (math.pi**2 * (number - 1) ** 2) + left
+                level = ALPHA * (1 - FIRST) * 6 / (math.pi**2 * (number - 1) ** 2)
             if whole:
-                level = np.full(rows, ALPHA)
-            signs = signs_of(passes(rng, chances) - control) if same_tasks else differing(rng, rows, TASKS, 0.3)
-            ends = run_tests(signs, level, effect=effect)
-            kept = ends.better | ends.worse | ends.futile if refund == "read to the end" else np.zeros(rows, dtype=bool)
-            left += np.where(kept, 0.0, level - ends.spent)
-            found.append(ends.better)
-            first.append(ends.chance * none_yet)
-            none_yet &= ~ends.better
+                level = ALPHA
+            levels = level + left if left.any() else level
+            if not alone and (number == 1 or not same_tasks):
+                chances = difficulties(rng, rows)
+                control = runs(rng, chances, replicates)
+            won, chance = np.zeros((2, rows))
+            ends: list[rules.Ends] = []
+            for _ in range(candidates):
+                gains = differing(rng, rows, TASKS, differ) if alone else runs(rng, chances, replicates) - control
+                ends.append(rule(gains if replicates > 1 else signs_of(gains), levels / candidates))
+            for end in ends:
+                won += end.better
+                if isinstance(end, rules.ExactEnds):
+                    chance += end.chance
+                    gone = end.better | end.worse | end.futile if refund == "read to the end" else end.units == 0
+                    left += np.where(gone, 0.0, levels / candidates - end.spent)
+            if candidates > FEW:
+                won += share_false([end.money for end in ends if isinstance(end, rules.BettingEnds)], level)
+            found.append(won > 0)
+            first.append(chance * none_yet)
+            none_yet &= won == 0
         return np.moveaxis(np.array([found, first], dtype=float), -1, 0)
 
     return experiments
+
+
+def share_false(money: Sequence[Floats], level: float) -> Bools:
+    """Whether the rule for more than ten candidates calls any better: the k with the most money each have K / (level k)
+    of it."""
+    most = -np.sort(-np.array(money), axis=0)
+    return (most >= len(money) / (level * np.arange(1, len(money) + 1)[:, None])).any(axis=0)
+
+
+def runs(rng: np.random.Generator, chances: Floats, replicates: int) -> Floats:
+    """The mean score of so many runs of each task."""
+    return np.mean([passes(rng, chances) for _ in range(replicates)], axis=0)
 
 
 def together(candidates: int, level: float) -> Callable[[np.random.Generator, int], Bools]:
@@ -235,7 +200,7 @@ def together(candidates: int, level: float) -> Callable[[np.random.Generator, in
         control = passes(rng, chances)
         found = np.zeros(rows, dtype=bool)
         for _ in range(candidates):
-            found |= run_tests(signs_of(passes(rng, chances) - control), level).better
+            found |= rules.exact(signs_of(passes(rng, chances) - control), level).better
         return found
 
     return experiments
@@ -246,7 +211,7 @@ def honest(gain: float, share: float) -> Callable[[np.random.Generator, int], Bo
 
     def experiments(rng: np.random.Generator, rows: int) -> Bools:
         signs = differing(rng, rows, TASKS, share, gain)
-        return np.array([run_tests(signs, level).better for level in (ALPHA, FIRST * ALPHA)]).T
+        return np.array([rules.exact(signs, level).better for level in (ALPHA, FIRST * ALPHA)]).T
 
     return experiments
 
@@ -308,59 +273,108 @@ def print_table(experiments: int, seed: int) -> None:
         table.row("f", f"power, {name}, alpha", found[:, 0], promised=False)
         table.row("f", f"power, {name}, 15/16 of alpha", found[:, 1], promised=False)
         table.mean("f", f"loss, {name}", found[:, 0].astype(float) - found[:, 1], MOST_LOSS)
+    print_other_rules(table)
+    print_several(table)
 
 
 def print_attempts(table: Table) -> None:
-    counts = (1, 2, 5, 10, 20)
-    most = max(counts)
-    ended = "refund only after the last unit"
-    for name, experiments, promised, computed in (
-        ("fresh tasks", in_a_row(most), True, True),
-        (f"fresh tasks, {ended}", in_a_row(most, refund="read to the end"), True, True),
-        ("same tasks, one control run", in_a_row(most, same_tasks=True), True, False),
-        (
-            f"same tasks, one control run, {ended}",
-            in_a_row(most, same_tasks=True, refund="read to the end"),
-            True,
-            False,
-        ),
-        ("fresh tasks, with futility", in_a_row(most, effect=EFFECT), True, False),
-        (
-            f"fresh tasks, with futility, {ended}",
-            in_a_row(most, effect=EFFECT, refund="read to the end"),
-            True,
-            False,
-        ),
-        ("fresh tasks, alpha each time", in_a_row(most, whole=True), False, False),
+    ended: dict[str, Any] = {"refund": "read to the end"}
+    only, futility = "refund only after the last unit", partial(rules.exact, effect=EFFECT)
+    shared = {"same_tasks": True}
+    for name, options, promised, computed in (
+        ("fresh tasks", {}, True, True),
+        (f"fresh tasks, {only}", ended, True, True),
+        ("same tasks, one control run", shared, True, False),
+        (f"same tasks, one control run, {only}", {**shared, **ended}, True, False),
+        ("fresh tasks, with futility", {"rule": futility}, True, False),
+        (f"fresh tasks, with futility, {only}", {"rule": futility, **ended}, True, False),
+        ("fresh tasks, alpha each time", {"whole": True}, False, False),
     ):
-        found, first = np.moveaxis(table.run(experiments), 1, 0)
-        for count in counts:
-            table.row("d", f"k = {count}, {name}", found[:, :count].any(axis=1), promised)
-        if computed:
-            table.mean("d", f"k = {most}, {name}, computed", first.sum(axis=1), ALPHA)
+        print_row(table, "d", name, in_a_row(MOST, **options), promised=promised, computed=computed)
+
+
+def print_row(
+    table: Table,
+    part: str,
+    name: str,
+    experiments: Callable[[np.random.Generator, int], Floats],
+    *,
+    promised: bool = True,
+    computed: bool = False,
+) -> None:
+    found, first = np.moveaxis(table.run(experiments), 1, 0)
+    for count in (1, 2, 5, 10, MOST):
+        table.row(part, f"k = {count}, {name}", found[:, :count].any(axis=1), promised)
+    if computed:
+        table.mean(part, f"k = {MOST}, {name}, computed", first.sum(axis=1), ALPHA)
+
+
+def print_other_rules(table: Table) -> None:
+    registered = partial(rules.sprt, effect=EFFECT, discordance=0.3)
+    ratio, ratio_of_two = (partial(rules.gsprt, effect=EFFECT, repeats=each) for each in (1, 2))
+    for differ in (0.1, 0.3, 0.5):
+        for name, rule in (("betting", rules.betting), ("SPRT for 0.3", registered), ("GSPRT", ratio)):
+            experiments = in_a_row(MOST, rule=rule, differ=differ)
+            print_row(table, "g", f"{name}, {differ:g} differ", experiments, promised=rule is rules.betting)
+    for name, rule in (("betting", rules.betting), ("SPRT for 0.3", registered), ("GSPRT", ratio)):
+        experiments = in_a_row(MOST, rule=rule, same_tasks=True)
+        print_row(table, "g", f"{name}, same tasks, one control run", experiments, promised=rule is rules.betting)
+    for replicates in (2, 3):
+        for same in (False, True):
+            name = f"betting, {replicates} replicates, {'same' if same else 'fresh'} tasks"
+            experiments = in_a_row(MOST, rule=rules.betting, replicates=replicates, same_tasks=same)
+            print_row(table, "g", name, experiments)
+    experiments = in_a_row(MOST, rule=ratio_of_two, replicates=2)
+    print_row(table, "g", "GSPRT, 2 replicates, fresh tasks", experiments, promised=False)
+
+
+def print_several(table: Table) -> None:
+    for candidates, name, rule in (
+        (3, "exact", rules.exact),
+        (10, "exact", rules.exact),
+        (3, "betting", rules.betting),
+        (12, "betting", rules.betting),
+    ):
+        for same in (False, True):
+            where = "same tasks, one control run" if same else "fresh tasks"
+            experiments = in_a_row(MOST, rule=rule, candidates=candidates, same_tasks=same, refund="read to the end")
+            print_row(table, "h", f"{candidates} candidates each time, {name}, {where}", experiments)
 
 
 def print_agreement(sequences: int, seed: int) -> None:
-    """Compare verdict, number of units and what was spent with the test of seedbed, on sequences of all sorts."""
+    """Compare verdict and number of units with the rules of seedbed, on sequences of all sorts, and what was spent."""
+    from seedbed.stats.sequential.betting import Betting
     from seedbed.stats.sequential.exact import ExactMcNemar
+    from seedbed.stats.sequential.gsprt import Gsprt, Sprt
+    from seedbed.stats.sequential.rule import StoppingRule
 
-    rng, agreed = np.random.default_rng([seed, 1_000]), 0
+    rng, agreed = np.random.default_rng([seed, 1_000]), [0] * 5
     for number in range(sequences):
         units, level = int(rng.integers(20, 401)), float(ALPHA * 10 ** rng.uniform(-2, 0))
         share, effect = float(rng.uniform(0.05, 0.9)), EFFECT if number % 2 else None
-        signs = differing(rng, 1, units, share, float(rng.uniform(-1, 1) * min(share, 0.25)))
-        ends = run_tests(signs, level, effect=effect)
-        rule = ExactMcNemar(alpha=level, at_most=units, effect=effect)
-        for sign in signs[0].tolist():
-            answer = rule.update(float(sign))
-            if answer.verdict != "continue":
-                break
-        verdict = "inconclusive"
-        for name, ended in (("superior", ends.better), ("inferior", ends.worse), ("futile", ends.futile)):
-            verdict = name if ended[0] else verdict
-        same_spent = math.isclose(answer.spent or 0.0, ends.spent[0], rel_tol=1e-6, abs_tol=1e-15)
-        agreed += (answer.verdict, answer.n) == (verdict, int(ends.units[0])) and same_spent
-    print(f"\nagrees with the product in {agreed:,} of {sequences:,}")
+        gain = float(rng.uniform(-1, 1) * min(share, 0.25))
+        signs = differing(rng, 1, units, share, gain)
+        halves = (signs + differing(rng, 1, units, share, gain)) / 2
+        ratio: dict[str, Any] = {"alpha": level, "effect": EFFECT, "at_most": units}
+        pairs: list[tuple[rules.Ends, StoppingRule, Any]] = [
+            (rules.exact(signs, level, effect=effect), ExactMcNemar(alpha=level, at_most=units, effect=effect), signs),
+            (rules.betting(halves, level), Betting(alpha=level, at_most=units), halves),
+            (rules.sprt(signs, level, effect=EFFECT, discordance=0.3), Sprt(discordance=0.3, **ratio), signs),
+            (rules.gsprt(signs, level, effect=EFFECT), Gsprt(**ratio), signs),
+            (rules.gsprt(halves, level, effect=EFFECT, repeats=2), Gsprt(repeats=2, **ratio), halves),
+        ]
+        for place, (ends, rule, gains) in enumerate(pairs):
+            for each in gains[0].tolist():
+                if (answer := rule.update(float(each))).verdict != "continue":
+                    break
+            found = {"superior": ends.better, "inferior": ends.worse, "futile": ends.futile}
+            verdict = next((name for name, ended in found.items() if ended[0]), "inconclusive")
+            spent = ends.spent[0] if isinstance(ends, rules.ExactEnds) else answer.spent
+            same_spent = math.isclose(answer.spent, spent, rel_tol=1e-6, abs_tol=1e-15)
+            agreed[place] += (answer.verdict, answer.n) == (verdict, int(ends.units[0])) and same_spent
+    names = ("exact", "betting", "SPRT", "GSPRT", "GSPRT of two replicates")
+    told = ", ".join(f"{name} {count:,}" for name, count in zip(names, agreed, strict=True))
+    print(f"\nagrees with the product, of {sequences:,}: {told}")
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from attempts import run_tests
+import rules
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -46,29 +46,20 @@ def scored(chance: np.random.Generator, right: Floats, metrics: int, correlation
     return np.asarray(drawn < stats.norm.ppf(right), dtype=bool)
 
 
+def signs(control: Bools, candidate: Bools) -> NDArray[np.int8]:
+    return candidate.astype(np.int8) - control.astype(np.int8)
+
+
 def exact(control: Bools, candidate: Bools) -> Bools:
-    """The sequential sign test of benchmarks/attempts.py, looked at after every task."""
-    return run_tests(candidate.astype(np.int8) - control.astype(np.int8), LEVEL).better
+    return rules.exact(signs(control, candidate), LEVEL).better
 
 
 def bets(control: Bools, candidate: Bools) -> Bools:
-    """Thirty players bet a share of their money on every task; the candidate wins if their mean ever has 1/level."""
-    gain, shares = candidate.astype(float) - control, np.geomspace(1e-4, 0.9, 30)
-    weights = shares**0.75 / (shares**0.75).sum()
-    money = sum(
-        weight * np.exp(np.cumsum(np.log1p(share * gain), -1)) for weight, share in zip(weights, shares, strict=True)
-    )
-    return np.asarray(np.max(money, -1) >= 1 / LEVEL, dtype=bool)
+    return rules.betting(signs(control, candidate), LEVEL).better
 
 
 def ratio(control: Bools, candidate: Bools) -> Bools:
-    """Of tasks that differ, the share of wins is 1/2 or 2/3, which is a gain of 0.1 if 0.3 differ."""
-    gain = candidate.astype(int) - control
-    path = np.cumsum(np.where(gain > 0, np.log(4 / 3), np.where(gain < 0, np.log(2 / 3), 0.0)), -1)
-    high, low = np.log((1 - 0.1) / LEVEL), np.log(0.1 / (1 - LEVEL))
-    up, down = (path >= high), (path <= low)
-    first = [np.where(each.any(-1), each.argmax(-1), TASKS) for each in (up, down)]
-    return np.asarray(first[0] < first[1], dtype=bool)
+    return rules.sprt(signs(control, candidate), LEVEL, effect=0.1, discordance=0.3).better
 
 
 def by_metric(chance: np.random.Generator, rows: int, kind: str, metrics: int, correlation: float) -> Bools:

@@ -1,21 +1,32 @@
 """How often each 95 % interval that seedbed prints covers the truth, as tables.
 
-    python benchmarks/coverage.py [--experiments 10000] [--only rates graded sources differences stopping]
+    python benchmarks/coverage.py [--experiments 10000] [--only rates graded sources differences stopping agreement]
 
-Data are drawn, and what is covered is counted, by this script alone; intervals are those of scorecards and verdicts. An
-interval that reaches beyond what scores can be counts as one that does not cover. Verdicts are those of whole
-comparisons of passes and failures on at most 200 tasks, which end as their rule says. Rules hope for a gain of 0.1, and
-Wald's SPRT registers that scores differ on 0.3 of the tasks, whether they do or not. "At least" is how often the bound
-beside a superior verdict is above the true gain; "too high" is how often the stop-adjusted estimate is.
+Data are drawn, comparisons are stopped (by benchmarks/rules.py) and what is covered is counted without the code of
+seedbed; the intervals are those of scorecards, verdicts and judges. One that reaches beyond what scores can be counts
+as one that does not cover. The first twenty experiments of each setting are also run through the product as a whole,
+and must give the same verdict and the same interval.
+
+Comparisons are of passes and failures on at most 200 tasks. Rules hope for a gain of 0.1, and Wald's SPRT registers
+that scores differ on 0.3 of the tasks, whether they do or not. "At least" is how often the bound beside a superior
+verdict is above the true gain; "too high" is how often the stop-adjusted estimate is, where it is one.
+
+Judges and people agree on a share of the answers, which is kappa, and elsewhere give values at random, with the same
+shares, or "near" ones: the next value up or down. "Shares" are those of the first value, with the others equally
+common. Of two values kappa is plain, of more it is weighted by squared distance, as `seedbed judge check` prints it.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import numpy as np
+import rules
 from numpy.typing import NDArray
 
 from seedbed.evaluation.cells import Cell
@@ -25,6 +36,10 @@ from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.experiment import Design, Experiment, RuleChoice
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import Verdict
+from seedbed.stats.estimates import Interval, after_stopping, least_after_stopping
+from seedbed.stats.scores import difference_interval, score_interval
+from seedbed.stats.sequential import betting
+from seedbed.stats.sequential.gsprt import Gsprt, Sprt
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -52,7 +67,10 @@ RULES: dict[str, RuleChoice] = {
     "gsprt": {"rule": "gsprt", "effect": 0.1},
 }
 STOPPED = ((0.3, 0.0), (0.3, 0.1), (0.3, -0.1), (0.1, 0.05), (0.5, 0.3))
-TASKS = Dataset(tuple(Task(f"t{n}", {"n": n}, "x") for n in range(200)))
+MOST, ALPHA, EFFECT, REGISTERED = 200, 0.05, 0.1, 0.3
+TASKS = Dataset(tuple(Task(f"t{n}", {"n": n}, "x") for n in range(MOST)))
+CHECKED = 20
+"""So many experiments of each setting are also run through the product as a whole."""
 
 
 def covers(low: float, high: float, truth: float, least: float = 0.0) -> bool:
@@ -75,66 +93,65 @@ def rates(runs: int) -> Iterator[Row]:
 def graded(runs: int) -> Iterator[Row]:
     for name, (draw, truth) in GRADED.items():
         for n in (20, 50, 200):
-            rng, held = np.random.default_rng(n), []
-            for _ in range(runs):
-                interval = mean_score("m", draw(rng, n).tolist())
-                held.append(covers(interval.low, interval.high, truth))
-            yield [f"{n} tasks", name], float(np.mean(held))
+            rng = np.random.default_rng(n)
+            yield [f"{n} tasks", name], scored([draw(rng, n) for _ in range(runs)], truth)
 
 
-def alike(rng: np.random.Generator, shares: Sequence[float], sources: int, icc: float) -> Floats:
+def scored(samples: Sequence[Floats], truth: float, ids: Sequence[int] | None = None) -> float:
+    found = [score_interval(scores, ids) for scores in samples]
+    for scores, interval in zip(samples[:CHECKED], found, strict=False):
+        assert mean_score("m", scores.tolist(), ids) == interval
+    return float(np.mean([covers(each.low, each.high, truth) for each in found]))
+
+
+def alike(rng: np.random.Generator, shares: Sequence[float], size: tuple[int, int], icc: float) -> Floats:
     """For each source the chances of each outcome, so that those of its tasks correlate by `icc`."""
     often = [each * (1 - icc) / icc for each in shares if each]
-    chances = np.zeros((sources, len(shares)))
-    chances[:, [place for place, each in enumerate(shares) if each]] = rng.dirichlet(often, sources)
+    chances = np.zeros((*size, len(shares)))
+    chances[..., [place for place, each in enumerate(shares) if each]] = rng.dirichlet(often, size)
     return chances
 
 
-def outcomes(rng: np.random.Generator, shares: Sequence[float], sources: int, tasks: int, icc: float) -> Floats:
-    """Which outcome each task has, source by source."""
-    ends = np.repeat(np.cumsum(alike(rng, shares, sources, icc), axis=1), tasks, axis=0)
-    return (rng.random(len(ends))[:, None] > ends[:, :-1]).sum(axis=1).astype(float)
+def outcomes(rng: np.random.Generator, shares: Sequence[float], runs: int, size: tuple[int, int], icc: float) -> Floats:
+    """Which outcome each task has, one experiment a row, source by source; `size` is how many sources and tasks."""
+    ends = np.cumsum(alike(rng, shares, (runs, size[0]), icc), axis=2)[:, :, None, :-1]
+    return (rng.random((runs, *size, 1)) > ends).sum(axis=3).reshape(runs, -1).astype(float)
 
 
 def sources(runs: int) -> Iterator[Row]:
     for count, tasks in SOURCES:
         ids = np.repeat(np.arange(count), tasks).tolist()
-        for icc in ALIKE:
-            for rate in (0.05, 0.3, 0.5, 0.95):
-                for kind in ("rate", "graded"):
-                    rng, held = np.random.default_rng(count), []
-                    for _ in range(runs):
-                        if kind == "graded":
-                            of_source = np.repeat(alike(rng, (1 - rate, rate), count, icc)[:, 1], tasks)
-                            scores = rng.beta(10 * of_source + 1e-9, 10 * (1 - of_source) + 1e-9)
-                        else:
-                            scores = outcomes(rng, (1 - rate, rate), count, tasks, icc)
-                        interval = mean_score("m", scores.tolist(), ids)
-                        held.append(covers(interval.low, interval.high, rate))
-                    yield [f"{count} x {tasks}", f"alike {icc:g}", f"{kind} {rate:g}"], float(np.mean(held))
+        for icc, rate, kind in product(ALIKE, (0.05, 0.3, 0.5, 0.95), ("rate", "graded")):
+            rng = np.random.default_rng(count)
+            if kind == "graded":
+                of_source = np.repeat(alike(rng, (1 - rate, rate), (runs, count), icc)[..., 1], tasks, axis=1)
+                scores = rng.beta(10 * of_source + 1e-9, 10 * (1 - of_source) + 1e-9)
+            else:
+                scores = outcomes(rng, (1 - rate, rate), runs, (count, tasks), icc)
+            yield [f"{count} x {tasks}", f"alike {icc:g}", f"{kind} {rate:g}"], scored(list(scores), rate, ids)
 
 
 def differences(runs: int) -> Iterator[Row]:
     for count, tasks in ((30, 1), (100, 1), *SOURCES):
         ids = None if tasks == 1 else np.repeat(np.arange(count), tasks).tolist()
-        for icc in (1e-9,) if tasks == 1 else ALIKE:
-            for differ, gain in DIFFER:
-                for kind in ("pass or fail", "graded"):
-                    rng, held = np.random.default_rng(count), []
-                    for _ in range(runs):
-                        shares = ((differ - gain) / 2, 1 - differ, (differ + gain) / 2)
-                        signs = outcomes(rng, shares, count, tasks, icc if tasks > 1 else 0.5) - 1
-                        size = rng.random(len(signs)) if kind == "graded" else np.ones(len(signs))
-                        before, after = np.where(signs < 0, size, 0.0), np.where(signs > 0, size, 0.0)
-                        interval = mean_gain("m", before.tolist(), after.tolist(), ids)
-                        truth = gain / 2 if kind == "graded" else gain
-                        held.append(covers(interval.low, interval.high, truth, -1.0))
-                    where = f"{count} tasks" if tasks == 1 else f"{count} x {tasks}, alike {icc:g}"
-                    yield [where, f"differ {differ:g}", f"gain {gain:g}", kind], float(np.mean(held))
+        for icc, (differ, gain), kind in product((0.5,) if tasks == 1 else ALIKE, DIFFER, ("pass or fail", "graded")):
+            rng = np.random.default_rng(count)
+            shares = ((differ - gain) / 2, 1 - differ, (differ + gain) / 2)
+            signs = outcomes(rng, shares, runs, (count, tasks), icc) - 1
+            size = rng.random(signs.shape) if kind == "graded" else np.ones(signs.shape)
+            found = [difference_interval(each, ids) for each in signs * size]
+            for before, after, interval in zip(
+                np.where(signs < 0, size, 0.0)[:CHECKED], np.where(signs > 0, size, 0.0), found, strict=False
+            ):
+                assert mean_gain("m", before.tolist(), after.tolist(), ids) == interval
+            truth = gain / 2 if kind == "graded" else gain
+            where = f"{count} tasks" if tasks == 1 else f"{count} x {tasks}, alike {icc:g}"
+            held = np.mean([covers(each.low, each.high, truth, -1.0) for each in found])
+            yield [where, f"differ {differ:g}", f"gain {gain:g}", kind], float(held)
 
 
 def compared(plan: Experiment, signs: Sequence[int]) -> Verdict:
-    """The verdict of a comparison with these outcomes."""
+    """The verdict of a comparison with these outcomes, by the product."""
     scores = {0: _cell(0.0), 1: _cell(1.0)}
     reading = SequentialTest(plan, TASKS, "m")
     for sign in signs:
@@ -147,25 +164,104 @@ def _cell(value: float) -> Cell:
     return Cell(key="k", playbook="p", task="t", replicate=0, metric="m", value=value)
 
 
+@cache
+def sequence(wins: int, ties: int, losses: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The interval that holds at every look."""
+    return betting.interval({1.0: wins, 0.0: ties, -1.0: losses}, betting.bets(), confidence)
+
+
+@cache
+def futile_at() -> NDArray[np.int64]:
+    """After n tasks of which so many differed, the most wins that are futile; -1 if none are."""
+    differed, wins = np.ogrid[: MOST + 1, : MOST + 1]
+    table = np.zeros((MOST + 1, MOST + 1), dtype=np.int64)
+    for tasks in range(MOST + 1):
+        futile = rules.shown_futile(wins, tasks - differed, differed - wins, EFFECT)
+        table[tasks] = (futile & (wins <= differed)).sum(axis=1) - 1
+    return table
+
+
+class Stopped:
+    """Comparisons that one rule stopped: their intervals, and the bound of those that ended superior."""
+
+    def __init__(self, rule: str, signs: NDArray[np.int8]) -> None:
+        self.rule, self.signs = rule, signs
+        effect = EFFECT if rule == "exact, futility" else None
+        self.ends: rules.Ends
+        if rule.startswith("exact"):
+            self.ends = rules.exact(signs, ALPHA, effect=effect)
+        elif rule == "betting":
+            self.ends = rules.betting(signs, ALPHA)
+        elif rule == "sprt":
+            self.ends = rules.sprt(signs, ALPHA, effect=EFFECT, discordance=REGISTERED)
+        else:
+            self.ends = rules.gsprt(signs, ALPHA, effect=EFFECT)
+
+    def verdict(self, row: int) -> str:
+        kinds = {"superior": self.ends.better, "inferior": self.ends.worse, "futile": self.ends.futile}
+        return next((name for name, ended in kinds.items() if ended[row]), "inconclusive")
+
+    def interval(self, row: int) -> tuple[Interval, float | None]:
+        """The product's interval, and its bound if the verdict is superior."""
+        gains = self.signs[row, : self.ends.units[row]].astype(float)
+        counts = Counter(gains.tolist())
+        wins, ties, losses = (counts[sign] for sign in (1.0, 0.0, -1.0))
+        better = bool(self.ends.better[row])
+        if isinstance(self.ends, rules.ExactEnds):
+            looks = self.looks(row, gains)
+            return after_stopping(gains, *looks), least_after_stopping(gains, *looks, ALPHA) if better else None
+        low, high = sequence(wins, ties, losses)
+        mean = (wins - losses) / len(gains)
+        if not better:
+            least = None
+        elif isinstance(self.ends, rules.RatioEnds):
+            least = ratio_bound(Gsprt(effect=EFFECT), (losses, ties, wins), float(self.ends.high[row]))
+        elif self.rule == "sprt":
+            least = ratio_bound(Sprt(effect=EFFECT, discordance=REGISTERED), (losses, ties, wins), 0.0)
+        else:
+            least = sequence(wins, ties, losses, 1 - 2 * ALPHA)[0]
+        return Interval(mean, low, high, 0.95, len(gains)), least
+
+    def looks(self, row: int, gains: Floats) -> tuple[list[int | None], list[int | None] | None]:
+        """How many wins would have ended it superior, and at how many or fewer otherwise, after each task."""
+        assert isinstance(self.ends, rules.ExactEnds)
+        differed = np.cumsum(gains != 0)
+        needed = self.ends.needed[row, : len(gains)]
+        superior = [int(need) if need <= most else None for need, most in zip(needed, differed, strict=True)]
+        if self.rule == "exact":
+            return superior, None
+        least = np.maximum(differed - needed, futile_at()[np.arange(1, len(gains) + 1), differed])
+        return superior, [int(wins) if wins >= 0 else None for wins in least]
+
+
+def ratio_bound(rule: Gsprt | Sprt, counts: tuple[int, int, int], high: float) -> float:
+    """The bound of a likelihood ratio test that ended superior with these losses, ties and wins."""
+    rule._counts = np.array(counts, dtype=float)
+    rule._answer = replace(rule._answer, high=high)
+    return rule.at_least()
+
+
 def stopping(runs: int) -> Iterator[Row]:
     for name, rule in RULES.items():
-        design = Design(rule=rule)
-        plan = Experiment.plan("b2:a", "b2:b", TASKS, ExactMatch(), models={}, design=design)
+        plan = Experiment.plan("b2:a", "b2:b", TASKS, ExactMatch(), models={}, design=Design(rule=rule))
         for differ, gain in STOPPED:
-            rng, verdicts = np.random.default_rng(1), []
-            for _ in range(runs):
-                chances = ((differ + gain) / 2, (differ - gain) / 2, 1 - differ)
-                verdicts.append(compared(plan, rng.choice([1, -1, 0], len(TASKS), p=chances).tolist()))
-            held = [covers(each.low or 0.0, each.high or 0.0, gain, -1.0) for each in verdicts]
-            bound = np.mean([each.at_least is not None and each.at_least > gain + 1e-9 for each in verdicts])
-            signs = all((each.at_least or 0.0) > 0 for each in verdicts if each.finding == "superior")
-            high = np.mean([(each.estimate or 0.0) > gain for each in verdicts])
-            tasks = np.mean([each.tasks for each in verdicts])
-            setting = [name, f"differ {differ:g}", f"gain {gain:g}", f"{tasks:.0f} tasks"]
-            yield (
-                [*setting, f"at least {bound:.3f}{'' if signs else ' (below 0!)'}", f"too high {high:.2f}"],
-                np.mean(held),
-            )
+            luck = np.random.default_rng(1).random((runs, MOST))
+            signs = (luck < (differ + gain) / 2).astype(np.int8) - (luck > 1 - (differ - gain) / 2).astype(np.int8)
+            stopped = Stopped(name, signs)
+            found = [stopped.interval(row) for row in range(runs)]
+            for row, (shown, least) in enumerate(found[:CHECKED]):
+                verdict = compared(plan, signs[row].tolist())
+                ended = verdict.finding, verdict.tasks
+                assert ended == (stopped.verdict(row), stopped.ends.units[row]), (name, ended)
+                told, same = (verdict.low, verdict.high, verdict.at_least or 0.0), (shown.low, shown.high, least or 0.0)
+                assert np.allclose(told, same, atol=1e-6), (name, told, same)
+            held = np.mean([covers(each.low, each.high, gain, -1.0) for each, _ in found])
+            bound = np.mean([least is not None and least > gain + 1e-9 for _, least in found])
+            signs_held = all(least > 0 for _, least in found if least is not None)
+            high = f"{np.mean([each.mean > gain for each, _ in found]):.2f}" if name.startswith("exact") else "–"
+            setting = [name, f"differ {differ:g}", f"gain {gain:g}", f"{stopped.ends.units.mean():.0f} tasks"]
+            below = "" if signs_held else " (below 0!)"
+            yield [*setting, f"at least {bound:.3f}{below}", f"too high {high}"], float(held)
 
 
 PARTS: dict[str, Callable[[int], Iterator[Row]]] = {

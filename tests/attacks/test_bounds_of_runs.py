@@ -1,4 +1,4 @@
-"""Runs that have something else do what their rules forbid: rules, money and stand-ins bind everything below a run."""
+"""Runs that have something else do what their rules forbid: rules, money and simulated tools bind every run below."""
 
 from __future__ import annotations
 

@@ -17,8 +17,9 @@ from model_server import Answer, ModelServer, Request, serving
 from seedbed.errors import ModelUnavailable, QuotaSpent, SeedbedError, SettingsError, Stopped
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Failure, RunEvent
+from seedbed.runs.run_start import RunStart
 from seedbed.settings import Quota, Settings
 from seedbed.spending.quota import Spending
 from seedbed.storage import open_store

@@ -21,7 +21,7 @@ from pydantic import SecretStr, ValidationError
 
 from seedbed.errors import Problem, SettingsError, in_words, shown
 from seedbed.models.prices import look_up
-from seedbed.plugins import load, suggestion
+from seedbed.plugins import load, suggestion, unknown
 from seedbed.settings import Card, reveal, without_secrets
 from seedbed.settings.models import OURS, check_fallbacks
 from seedbed.settings.section import join, unknown_key
@@ -168,10 +168,8 @@ class Registry:
         try:
             return self._models[name]
         except KeyError:
-            known = ", ".join(self._models) or "none"
-            remedy = suggestion(str(name), self._models) or "Add it, or use a known name"
-            problem = Problem("models", f"no model named {shown(name)}", f"one of: {known}", remedy)
-            raise SettingsError([problem]) from None
+            remedy = "Add it, or use a known name"
+            raise SettingsError([unknown("models", name, self._models, remedy, kind="model")]) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._models)
@@ -194,15 +192,16 @@ class Registry:
         return able
 
 
-def fallback_chain(models: Callable[[str], Model], name: str) -> list[Model]:
-    """The named model, then its fallbacks, then theirs; each once."""
+def fallback_chain(models: Callable[[str], Model], *names: str) -> list[Model]:
+    """Each named model, followed by its fallbacks and then theirs; each once."""
     known: dict[str, Model] = {}
-    names = deque([name])
-    while names:
-        name = names.popleft()
-        if name not in known:
-            known[name] = models(name)
-            names.extend(known[name].card.then)
+    for first in names:
+        waiting = deque([first])
+        while waiting:
+            name = waiting.popleft()
+            if name not in known:
+                known[name] = models(name)
+                waiting.extend(known[name].card.then)
     return list(known.values())
 
 

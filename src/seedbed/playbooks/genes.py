@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seedbed.errors import PlaybookError, Problem, shown
-from seedbed.playbooks.conditions import MOST_ROUNDS, StopRule, Until, earliest
+from seedbed.playbooks.conditions import MOST_ROUNDS, Until, fewest_rounds
 from seedbed.playbooks.playbook import MAX_TEXT, Parameter, Playbook, as_playbook
 from seedbed.playbooks.rules import locks
 from seedbed.playbooks.values import is_number, thaw
@@ -200,11 +200,8 @@ def _genes(playbook: Playbook) -> Iterator[Gene]:
 
 def _rounds_gene(path: str, until: Until) -> Gene:
     """The limit of rounds: at least as many as its rules need to hold."""
-    rules: list[StopRule] = [until]
-    for rule in rules:
-        rules += (*rule.all, *rule.any)
-    least = max(earliest(rule.model_dump(exclude_defaults=True), alone=True) for rule in rules)
-    return Gene(path, "integer", until.at_most, min(least, until.at_most), MOST_ROUNDS, span=MOST_ROUNDS - 1)
+    least = min(fewest_rounds(until), until.at_most)
+    return Gene(path, "integer", until.at_most, least, MOST_ROUNDS, span=MOST_ROUNDS - 1)
 
 
 def _parameter_gene(path: str, value: Any, parameter: Parameter) -> Gene:

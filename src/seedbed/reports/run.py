@@ -44,13 +44,13 @@ class RunView:
 
     @property
     def title(self) -> str:
-        return f"Run of {self.playbook}" if self.playbook else f"Run {self.run.id[:10]}"
+        return f"Run of {self.playbook}" if self.playbook else f"Run {short(self.run.id)}"
 
     @property
     def about(self) -> str:
         run = self.run
         started = f"seed {run.seed}, started {run.started:%Y-%m-%d %H:%M} UTC, {run.status}"
-        return f"Run {run.id[:10]}, playbook {short(run.playbook)}, {started}"
+        return f"Run {short(run.id)}, playbook {short(run.playbook)}, {started}"
 
 
 def export(run: Run, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
@@ -162,7 +162,8 @@ def _priced(run: Run, about: str) -> str:
 def children(run: Run) -> list[TableRow]:
     """The runs that this one opened, how they ended and what they cost."""
     return [
-        (each.run[:10], each.step, each.status, f"{each.tokens:,}", _usd(each), outcome(each)) for each in run.children
+        (short(each.run), each.step, each.status, f"{each.tokens:,}", _usd(each), outcome(each))
+        for each in run.children
     ]
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -21,7 +19,6 @@ from seedbed.redaction import REDACTED, redact, redacted
 from seedbed.runs.claims import Claims, announced_calls, claims_of
 from seedbed.runs.history import (
     ENTRIES,
-    START_FIELDS,
     ends_of,
     recall,
     request_of,
@@ -33,7 +30,9 @@ from seedbed.runs.history import (
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
-from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
+from seedbed.runs.run_start import RunStart, conditions, json_copy
+from seedbed.storage.off_loop import off_loop
+from seedbed.storage.store import Fact, Json, Query, canonical, child_id, digest, new_id, short
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
 TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
@@ -44,28 +43,6 @@ PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 20, 20)
 
 Details = Callable[[], Json]
 """Describes a request beyond its text; only a replay calls it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunStart:
-    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any. Without `real_tools`,
-    stand-ins act in place of tools that change the world."""
-
-    playbook: Digest
-    inputs: Json
-    seed: int
-    models: Json
-    parent: str = ""
-    max_cost_usd: float | None = None
-    real_tools: bool = True
-    quality: str = ""
-    """`maximum` if the best models are wanted."""
-    tags: tuple[str, ...] = ()
-
-    def body(self) -> Json:
-        body: Json = json_copy({name: getattr(self, name) for name in START_FIELDS})
-        body |= {"quality": self.quality} if self.quality else {}
-        return body if self.real_tools else {**body, "real_tools": False}
 
 
 class Recorder:
@@ -90,7 +67,7 @@ class Recorder:
         run: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.id = run or uuid.uuid4().hex
+        self.id = run or new_id()
         self.playbook = start.playbook
         self.seed = start.seed
         self.parent = start.parent
@@ -112,6 +89,7 @@ class Recorder:
         self._began = time.perf_counter()
         self._number: int | None = None
         self._ends = 0
+        self._was_complete = False
         self.claims = Claims(journal, self.id, by, clock)
         self._known: dict[str, Json] = {}
         self._history = MessageHistory()
@@ -120,34 +98,34 @@ class Recorder:
         self._requests: Counter[str] = Counter()
 
     @classmethod
-    def resume(cls, journal: Journal, run: str, *, by: str) -> Self:
-        """The recorder of a run that was interrupted or failed. Raises NotFound or RunError."""
+    def resume(cls, journal: Journal, run: str, *, by: str, complete: bool = False) -> Self:
+        """The recorder of a run that was interrupted or failed, or even is `complete`. Raises NotFound or RunError."""
         start = start_of(journal.store, run)
         if "replay" in start.body:  # a replay must not change the world, which a live run may
-            raise RunError(f"run {run[:10]}: found a replay; expected a live run. Replay it again")
+            raise RunError(f"run {short(run)}: found a replay; expected a live run. Replay it again")
         recorder = cls(journal, conditions(start), by=by, run=run)
-        recorder._restore(start)
+        recorder._restore(start, complete=complete)
         return recorder
 
-    def _restore(self, start: Fact) -> None:
-        """Load what a run has recorded so far. Raises RunError if it is complete."""
-        store, run = self._journal.store, self.id
-        ends = ends_of(store, run)
-        if ends and ends[-1].body["status"] == "completed":
-            raise RunError(f"run {run[:10]}: found it complete; expected one that was interrupted or failed")
-        self._started, self._ends, self.claims.number = start.at, len(ends), len(claims_of(store, run))
-        self._number = start.number
-        self.resumed = True
-        self._load()
+    def _restore(self, start: Fact, *, complete: bool = False) -> None:
+        """Load what a run has recorded so far. Raises RunError if it is complete, and may not be."""
+        run = self.id
+        self._started, self._number, self.resumed = start.at, start.number, True
+        self.claims.number = len(claims_of(self._journal.store, run))
+        if self._load() and not complete:
+            raise RunError(f"run {short(run)}: found it complete; expected one that was interrupted or failed")
+        self._was_complete = complete
         if any(REDACTED in canonical(body) for body in (self._start, *self._known.values())):
             raise RunError(
-                f"run {run[:10]}: found a record from which a secret was taken out, so its steps cannot be repeated "
+                f"run {short(run)}: found a record from which a secret was taken out, so its steps cannot be repeated "
                 "exactly; expected a whole one. Start a new run"
             )
 
-    def _load(self) -> None:
-        """Read what the run has recorded so far."""
+    def _load(self) -> bool:
+        """Read what the run has recorded so far. Returns whether that is all."""
         store, run = self._journal.store, self.id
+        ends = ends_of(store, run)
+        self._ends = len(ends)
         self.claims.announced = announced_calls(store, run)
         for kind in ENTRIES:
             known = {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
@@ -157,6 +135,7 @@ class Recorder:
                     self._history.restore(key, body)
         self.failures = [Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run))]
         self._forget_failed_reads(list(store.facts(Query(kind="call", subject=run))))
+        return bool(ends) and ends[-1].body["status"] == "completed"
 
     def _forget_failed_reads(self, calls: list[Fact]) -> None:
         """Have calls that failed tried again, if they only read, and if nothing was changed since on their account."""
@@ -199,7 +178,10 @@ class Recorder:
         """Accept the run: from here on it can be resumed. Raises RunTaken if another worker has accepted it."""
         if self.resumed:
             await self.claims.take()
-            self._load()  # once more, with what the worker before has recorded meanwhile
+            # Once more, with what the worker before has recorded meanwhile.
+            if await off_loop(self._load) and not self._was_complete:
+                done = f"run {short(self.id)}: found that another worker has just completed it"
+                raise self.claims.stop(RunTaken(f"{done}; expected one that was interrupted or failed"))
         else:
             body = {**self._start, "seedbed": _version(), "worker": self._journal.worker}
             await self.claims.begin(self._add("start", self.id, self.playbook, body))
@@ -233,9 +215,14 @@ class Recorder:
         with self.claims.storing(key, name) if risky else nullcontext():
             stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))
             key = self._again.get(key, key)
-            if not await self._add(kind, key, self.id, stored, seconds, pauses=PAUSES if risky else ()):
-                await self.claims.expect()
-                (recorded,) = self._journal.store.facts(Query(kind=kind, key=key))  # by the worker before, just now
+            try:
+                added = await self._add(kind, key, self.id, stored, seconds, pauses=PAUSES if risky else ())
+            except RunTaken:
+                if kind == "turn":  # it was paid for
+                    await self._add_failure(_lost_turn(body))
+                raise
+            if not added:
+                recorded = await off_loop(lambda: next(self._journal.store.facts(Query(kind=kind, key=key))))
                 body = self._history.expand(recorded.body) if kind == "turn" else recorded.body
         if kind == "turn":  # only now can others go on from it
             self._history.add(key, body)
@@ -259,9 +246,12 @@ class Recorder:
     async def record_failure(self, failure: Failure) -> None:
         """Store what was paid for a turn without an answer. The turn is asked again when the run is resumed."""
         self.paid_usd += failure.cost_usd
+        await self._add_failure(failure)
+
+    async def _add_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
         key = f"{self.id}/failure/{self.claims.number}/{len(self.failures)}"
-        await self._add("failure", key, self.id, failure.body(), failure.cost_usd)
+        await self._add("failure", key, self.id, failure.body(), failure.cost_usd, fenced=False)
 
     async def record_child(self, step: str, request: object, work: Callable[[str], Awaitable[Run]]) -> Child:
         """Another run opened by this one. `work` receives its id, which is the same whenever this run is resumed.
@@ -283,7 +273,7 @@ class Recorder:
         if key in self._known:
             self.children.append(Child(**self._known[key]))
             return self.children[-1]
-        run = uuid.uuid5(uuid.UUID(self.id), first).hex
+        run = child_id(self.id, first)
         try:
             done = await work(run)
         except RunTaken:  # whoever took it records how it ends
@@ -294,7 +284,7 @@ class Recorder:
             ):  # the program of this run must not go on without it
                 self.claims.stop(error)
             with suppress(NotFound):  # it may not even have begun
-                await store(recall(self._journal.store, run))
+                await store(await off_loop(recall, self._journal.store, run))
             raise
         return await store(done)
 
@@ -323,7 +313,6 @@ class Recorder:
         body = {**self._start, **outcome, "turns": len(run.turns), "seedbed": _version(), "claim": self.claims.number}
         # A resumed run ends again; the fact of its earlier end has what was paid before.
         while not await self._add("run", self._end_key(), self.playbook, body, self.paid_usd):
-            await self.claims.expect()
             self._ends += 1
         self.claims.release()
         self.emit_end(status)
@@ -355,11 +344,25 @@ class Recorder:
         value: float | None = None,
         *,
         pauses: Sequence[float] = (),
+        fenced: bool = True,
     ) -> bool:
+        """Store a fact; `fenced`, only while the run is this worker's. Returns false if its key is known already.
+
+        Raises RunTaken, or StoreError after so many pauses.
+        """
         at = self._started if kind in ("start", "run") else self._clock()
         tags = self._tags(kind, key)
         stored = redacted(body)
         fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=stored, value=value, tags=tags)
+        while True:
+            fence = self.claims.fence if fenced else ()
+            if await self._store(replace(fact, unless=fence), pauses) or not fenced:
+                return True
+            await self.claims.expect()
+            if fence == self.claims.fence:  # no claim of our own has come between
+                return False
+
+    async def _store(self, fact: Fact, pauses: Sequence[float]) -> bool:
         for pause in pauses:
             try:
                 return await self._journal.add(fact)
@@ -374,18 +377,12 @@ class Recorder:
         return self.tags if kind in ("start", "run") else ()
 
 
-def conditions(start: Fact) -> RunStart:
-    """The conditions of a run, from the fact it began with."""
-    known = RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
-    about = start.body.get("real_tools", True), start.body.get("quality", "")
-    return replace(known, real_tools=about[0], quality=about[1], tags=start.tags)
+def _lost_turn(body: Json) -> Failure:
+    """A turn that was answered when another worker had taken the run."""
+    spent = {"cost_usd": body["cost_usd"], "tokens": Turn.from_body(body).tokens, "unpriced": body["unpriced"]}
+    return Failure(step=body["step"], role=body["role"], error="another worker had taken the run", **spent)
 
 
 @cache
 def _version() -> str:
     return version("seedbed")
-
-
-def json_copy(value: Any) -> Any:
-    """A value as a store returns it: a copy that no program can alter."""
-    return json.loads(canonical(value))

@@ -165,7 +165,7 @@ class Run:
     replay: Json | None = None
     """For a replay: the run it is `of`, its `mode`, and the counts of its `labels` by kind of step."""
     real_tools: bool = True
-    """Whether tools that change the world acted on it; in evaluations their stand-ins act."""
+    """Whether tools that change the world acted on it; in evaluations simulated tools act."""
     quality: str = ""
     """`maximum` if the best models were wanted for all of it."""
 
@@ -176,7 +176,7 @@ class Run:
 
     def __repr__(self) -> str:
         spent = f"{len(self.turns)} turns, {self.tokens:,} tokens, {self.cost}"
-        return f"<Run {self.id[:10]} {self.status}, {spent}>"
+        return f"<Run {short(self.id)} {self.status}, {spent}>"
 
     def _repr_html_(self) -> str:
         inputs = [(name, _text(value)) for name, value in self.inputs.items()]
@@ -184,7 +184,7 @@ class Run:
         end = ("error", self.error) if self.error else ("output", _text(self.output))
         spent = f"{self.tokens:,} tokens, {self.cost}, {self.latency_seconds:.2f} s"
         note = f"Playbook {short(self.playbook)}, {len(self.turns)} turns, {spent}"
-        return html_table(f"Run {self.id[:10]}: {self.status}", [*inputs, *turns, end], note=note)
+        return html_table(f"Run {short(self.id)}: {self.status}", [*inputs, *turns, end], note=note)
 
     def export(self, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
         """The run as `json`, `md`, `html` or `pdf`; or, if `to` is a path with such an ending, the file it was written

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from seedbed.errors import Problem, shown
-from seedbed.plugins import suggestion
+from seedbed.plugins import suggestion, unknown
 from seedbed.settings.section import Expected, Section, refusal
 from seedbed.settings.values import PositiveCount
 
@@ -87,8 +87,7 @@ def check_fallbacks(fallbacks: Mapping[str, Iterable[str]], names: Iterable[str]
     for name, then in fallbacks.items():
         for other in then:
             if other not in known:
-                near = suggestion(other, known)
-                yield Problem(f"models.{name}.then", shown(other), f"one of: {', '.join(known)}", near)
+                yield unknown(f"models.{name}.then", other, known)
     circular: set[str] = set()
     for name in fallbacks:
         cycle = _shortest_cycle(name, fallbacks)

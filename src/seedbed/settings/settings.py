@@ -23,7 +23,7 @@ from pydantic import (
 
 from seedbed import documents
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.plugins import suggestion
+from seedbed.plugins import suggestion, unknown
 from seedbed.settings.alerts import AlertSettings, check_names
 from seedbed.settings.channels import ChannelSettings, Reviewers
 from seedbed.settings.judges import JudgeSettings
@@ -37,7 +37,8 @@ Environment: TypeAlias = Literal["dev", "staging", "production"]
 RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
 """Variables that are not settings: the keys of an encrypted store, and the switch for tracebacks."""
 ONLY_IN_FILE = frozenset({"channels", "reviewers", "signers"})
-"""What decides whether a release is allowed: no variable overrides it, because that would leave no trace."""
+"""What decides whether a release is allowed: no variable overrides it, because that would leave no trace, and no
+environment, because a variable chooses it."""
 
 
 class LimitSettings(Section):
@@ -215,8 +216,7 @@ class Settings(Section):
         yield from check_fallbacks({name: card.then for name, card in self.models.items()}, known)
         for name, judge in self.metrics.items():
             if judge.model not in known:
-                wrong, near = f"no model named {shown(judge.model)}", suggestion(judge.model, known)
-                yield Problem(f"metrics.{name}.model", wrong, "one of those under models", near)
+                yield unknown(f"metrics.{name}.model", judge.model, known, kind="model")
         for name in self.channels:
             yield from self.channel(name).check_roles(f"channels.{name}")
 
@@ -305,8 +305,13 @@ def _check_environments(sections: object) -> Iterator[Problem]:
         elif not isinstance(section, dict | None):
             yield Problem(path, shown(section), "a mapping of settings")
         else:
-            for problem in _check_layer(section or {}, without=("environment",)):
+            layer = {key: value for key, value in (section or {}).items() if key not in ONLY_IN_FILE}
+            for problem in _check_layer(layer, without=("environment",)):
                 yield replace(problem, path=join(path, problem.path))
+            for key in (section or {}).keys() & ONLY_IN_FILE:
+                expected = "it outside of environments: a release passes the same gates in all of them"
+                remedy = "Name one channel for each environment, or keep a workspace file for each."
+                yield Problem(join(path, key), f"{key} of one environment", expected, remedy)
 
 
 def _check_layer(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[Problem]:

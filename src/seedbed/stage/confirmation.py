@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias, runtime_checkable
 
 from seedbed.errors import NotFound, Problem, RunError, shown
-from seedbed.runs.recorder import json_copy
+from seedbed.runs.run_start import json_copy
 from seedbed.settings import ConfirmSettings
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest, now
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest, now, short
 
 Confirm: TypeAlias = Callable[..., Awaitable[bool]]
 """An async function that asks a person: it receives the action and why it is asked. One with a parameter `arguments`
@@ -181,7 +181,7 @@ class Prompt:
 def question_text(question: Question) -> str:
     """A question as a person reads it. Text that models wrote cannot control the terminal, nor hide in it."""
     arguments = "" if question.arguments is None else f" {canonical(question.arguments)}"
-    text = f"run {question.run[:10]} wants to {question.action}{arguments} ({question.because})"
+    text = f"run {short(question.run)} wants to {question.action}{arguments} ({question.because})"
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 

@@ -15,9 +15,10 @@ from seedbed.models.prices import REMEDY
 from seedbed.models.routing.request import ModelChoice, RoutingRequest
 from seedbed.models.usage import estimated_tokens
 from seedbed.playbooks.playbook import Playbook, Role, Step
+from seedbed.runs.run import Run
 from seedbed.spending.ledger import LEAST_TOKENS, USUAL_TOKENS, Ledger, Reservation, most_tokens
 from seedbed.spending.quota import QuotaShare
-from seedbed.storage.store import Json
+from seedbed.storage.store import Fact, Json, Query, Store, now
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -100,6 +101,19 @@ async def choose_model(
             ledger.refuse()
             raise
         await ledger.settled()
+
+
+def routing_outcomes(store: Store, run: Run, score: float, by: str) -> list[Fact]:
+    """What the score of a run, from 0 to 1, tells the router: one fact for each model that it chose."""
+    turns = {turn.step or turn.role: turn for turn in run.turns}
+    outcomes = []
+    for choice in store.facts(Query(kind="routing", subject=run.id)):
+        if turn := turns.get(choice.body["step"]):
+            body = {"task_type": choice.body["task_type"], "model": turn.model, "score": score}
+            body |= {"cost_usd": turn.cost_usd, "latency_seconds": turn.latency_seconds}
+            fact = Fact(kind="outcome", key=choice.key, subject=run.id, at=now(), by=by, body=body, value=score)
+            outcomes.append(fact)
+    return outcomes
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ from seedbed.runs.cassette import ReplayMode
 from seedbed.runs.claims import Claims, holder_of, is_taken
 from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
 from seedbed.runs.run import NO_LABELS, Run, RunEvent, RunLabels
+from seedbed.runs.run_start import RunStart
 from seedbed.runs.worker_presence import Heartbeat
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
@@ -37,11 +38,11 @@ from seedbed.stage.identity import model_identities, shared_limits
 from seedbed.stage.model_choice import Spender, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
+from seedbed.stage.simulated_tools import expect_simulated, permits
 from seedbed.stage.stage import Stage, StageOptions
-from seedbed.stage.stand_ins import expect_stand_ins, permits
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
-from seedbed.storage.store import Digest, Json, Query, Store
+from seedbed.storage.store import Digest, Feed, Json, Query, Store, short
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -88,7 +89,14 @@ class Runner:
         """Chooses models for roles that name none, by declared skill and by outcomes."""
         # Loaded when a role needs it: it imports scipy, which takes a while.
         kind: type[Router] = load("seedbed.models.routing.router:Router", "models")
-        return kind.from_outcomes(self.models, (fact.body for fact in self.store.facts(Query(kind="outcome"))))
+        self._outcomes = Feed(self.store, [Query(kind="outcome")], 0)
+        return kind.from_outcomes(self.models, (fact.body for fact in self._outcomes.read()))
+
+    def learn(self) -> None:
+        """Teach the router the outcomes stored since it last learned. Every verb begins so; none learns half-way."""
+        if "router" in vars(self):
+            for fact in self._outcomes.read():
+                self.router.learn(**fact.body)
 
     def acting(self, library: Library) -> Runner:
         """The same runner for another person: models, limits, tools and work under way are shared."""
@@ -128,7 +136,7 @@ class Runner:
     async def perform_once(
         self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None
     ) -> Run:
-        """The run of that id, performed once for all callers in this and other processes. It is not live: stand-ins of
+        """The run of that id, performed once for all callers in this and other processes. It is not live: simulated
         tools act, unless there are `real_tools`.
 
         An interrupted one is resumed; the next caller tries a failed one again.
@@ -169,7 +177,7 @@ class Runner:
         if (holder := holder_of(self.store, run)) and is_taken(self.store, run):
             machine, pid, *_ = holder.worker.split("/")
             raise RunTaken(
-                f"run {run[:10]}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
+                f"run {short(run)}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
                 "be free. Wait for its end, or end that process first"
             )
         recorder = self._resumed(run)
@@ -204,11 +212,12 @@ class Runner:
         """All but the playbook that decides what its runs are: models, the source of its program and tools, what stands
         in for tools, and rules beyond its own."""
         identity = self.model_identities(playbook)
-        if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by):
+        listed = self._tool_sources.listed() if playbook.program else ()
+        if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
         if self.reaches_tools(playbook):
-            if not self._acts_for_real(playbook) and (stand_ins := self._tool_sources.stand_ins(self.tools)):
-                identity["stand-ins"] = stand_ins
+            if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
+                identity["stand-ins"] = simulated  # stored scores are found by this key
             if stricter := [each.digest for each in bounds().playbooks if each.loosened_by(playbook)]:
                 identity["under"] = sorted(stricter)
         return identity
@@ -227,11 +236,11 @@ class Runner:
             return any(self.reaches_tools(self.library.get(each)) for each in playbook.opened)
         return False
 
-    async def expect_stand_ins(self, playbooks: Iterable[Playbook]) -> None:
+    async def expect_simulated(self, playbooks: Iterable[Playbook]) -> None:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
         if trying := [playbook for playbook in playbooks if not self._acts_for_real(playbook)]:
             tools = (await self._tool_sources.load(self.tools)).values()
-            expect_stand_ins(tool for tool in tools if any(permits(each, tool) for each in trying))
+            expect_simulated(tool for tool in tools if any(permits(each, tool) for each in trying))
 
     def _save(self, playbook: Playbook) -> None:
         """Store a playbook, once."""

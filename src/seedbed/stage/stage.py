@@ -137,19 +137,20 @@ class Stage:
         event = RunEvent(run=self.recorder.id, step=label, role=role, model=requirements.model or "", depth=self.depth)
 
         async def work() -> Json:
-            model = requirements.model or await self._choose(label, role, requirements, request, messages, last)
+            named = requirements.model
+            chain = [named] if named else await self._choose(label, role, requirements, request, messages, last)
             ledger = Ledger(requirements.max_cost_usd, last_share=0.0, within=self.ledger)
             call = ModelCall(
-                fallback_chain(self._models, model),
+                fallback_chain(self._models, *chain),
                 messages,
                 self._limits,
                 requirements.needs,
                 self.spender.reserve_from(ledger, last),
                 Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop),
-                self._pieces_of(replace(event, model=model)),
+                self._pieces_of(replace(event, model=chain[0])),
             )
             try:
-                with within(step=label, model=model):
+                with within(step=label, model=chain[0]):
                     answer = await call.answer()
                     emit_turn(role, answer)
             except Exception as error:
@@ -202,8 +203,9 @@ class Stage:
         request: str,
         messages: Sequence[Message],
         last: bool,
-    ) -> str:
-        """The model for a turn that names none: chosen once, and recorded with its chance."""
+    ) -> list[str]:
+        """The model for a turn that names none, chosen once and recorded with its chance; and if it fails, the other
+        models that can do what is needed, the most promising first."""
         if self._router is None:
             remedy = "Name one, or say what it needs."
             raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
@@ -213,7 +215,9 @@ class Stage:
             choice = await choose_model(router, self.ledger, requirements, step, messages, last=last, seed=seed)
             return {**choice.document(), "step": step}
 
-        return str((await self.recorder.record("routing", step, request, choose))["model"])
+        chosen = await self.recorder.record("routing", step, request, choose)
+        fitting = [each for each in chosen["considered"] if not each["rejected"]]
+        return [chosen["model"], *(each["model"] for each in sorted(fitting, key=lambda each: -each["score"]))]
 
     async def _record_failure(self, step: str, role: str, error: Exception, ledger: Ledger) -> None:
         """Record the cost of a turn that got no answer, if it had any."""

@@ -17,8 +17,8 @@ from seedbed.settings import ToolSource
 from seedbed.stage.mcp import Connection
 from seedbed.stage.program import source
 from seedbed.stage.replay import ReplayTools, strict_record
+from seedbed.stage.simulated_tools import SimulatedTools, simulated_tools
 from seedbed.stage.stage import Stage
-from seedbed.stage.stand_ins import StandIns, standing_in
 from seedbed.stage.tools import Tool, as_tool, toolbox
 from seedbed.storage.store import Json
 
@@ -36,7 +36,7 @@ class ToolSources:
 
         Raises SettingsError for a function that cannot be imported, RunError for a server that does not answer.
         """
-        functions = self._load_functions()
+        functions = self.listed()
         served = await asyncio.gather(*(_served(*server) for server in self._servers))
         return toolbox([*others, *functions, *(tool for tools in served for tool in tools)])
 
@@ -44,28 +44,30 @@ class ToolSources:
     async def for_run(
         self, others: Iterable[Any], recorder: Recorder, parent: Stage | None, *, reached: bool
     ) -> AsyncIterator[Mapping[str, Tool]]:
-        """The tools of one run; none are loaded unless it has a program. A run within another has its stand-ins."""
+        """The tools of one run; none are loaded unless it has a program. A run within another shares the simulated
+        ones."""
         if strict := strict_record(recorder):
             yield ReplayTools(toolbox(others), strict.cassette, servers=bool(self._functions or self._servers))
             return
         tools = await self.load(others) if reached else toolbox(others)
         if recorder.real_tools or not reached or isinstance(recorder, ReplayRecord):
             yield tools
-        elif parent and isinstance(parent.tools, StandIns):
+        elif parent and isinstance(parent.tools, SimulatedTools):
             yield parent.tools
         else:
-            async with standing_in(tools) as stand_ins:
-                yield stand_ins
+            async with simulated_tools(tools) as simulated:
+                yield simulated
 
-    def stand_ins(self, others: Iterable[Any]) -> Json:
-        """What stands in for tools, and its source, by the name of the tool or the server. Raises SettingsError."""
-        tools = toolbox([*others, *self._load_functions()]).values()
+    def simulations(self, others: Iterable[Any]) -> Json:
+        """What acts in place of tools, and its source, by the name of the tool or the server. Raises SettingsError."""
+        tools = toolbox([*others, *self.listed()]).values()
         known: Json = {tool.name: {"simulated": source(tool.simulated)} for tool in tools if tool.simulated}
         known |= {tool.name: {"sandbox": source(tool.sandbox)} for tool in tools if tool.sandbox}
         servers = {each.server.label: _load(about.sandbox) for each, about in self._servers if about.sandbox}
         return known | {name: {"sandbox": source(sandbox)} for name, sandbox in servers.items()}
 
-    def _load_functions(self) -> list[Tool]:
+    def listed(self) -> list[Tool]:
+        """The functions of the workspace file, as tools. Raises SettingsError."""
         return [_load_tool(each) for each in self._functions]
 
     def close(self) -> None:

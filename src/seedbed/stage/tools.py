@@ -31,7 +31,7 @@ class Tool:
     """A function with a name. Unless its effect is `reads` it needs permission, never runs in a replay, and acts on the
     world in live runs only.
 
-    In evaluations and searches its stand-in acts: `simulated`, a function with the same arguments, or what `sandbox`
+    In evaluations and searches something else acts: `simulated`, a function with the same arguments, or what `sandbox`
     makes for each run, by the tool's name. A sandbox is a function that returns an object or a mapping, or a context
     manager of one, sync or async, which is left when the run ends.
     """
@@ -45,7 +45,7 @@ class Tool:
     simulated: Callable[..., Any] | None = None
     sandbox: Callable[[], Any] | None = None
     acts: Literal["really", "simulated", "sandbox"] = "really"
-    """What the function is: the tool's own, or a stand-in."""
+    """What the function is: the tool's own, or what acts in its place."""
     takes_key: bool = False
     """Whether the function has the parameter `idempotency_key`."""
 
@@ -94,7 +94,7 @@ class Tool:
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             raise RunError(f"tool {self.name}: found arguments that do not fit: {problems}") from None
-        except (RunError, SettingsError):  # nothing may stand in for it: that is for the person to settle
+        except (RunError, SettingsError):  # nothing can simulate it: that is for the person to settle
             raise
         except Exception as error:
             kind = InDoubt if _is_cut_off(error) else RunError

@@ -29,8 +29,13 @@ class DryRunStore:
         return self._inner.get(digest)
 
     def append(self, facts: Iterable[Fact]) -> int:
-        new = [fact for fact in check_facts(facts) if not any(self._inner.facts(Query(kind=fact.kind, key=fact.key)))]
-        return self._own.append(new)
+        def is_known(kind: str, key: str) -> bool:
+            return any(self._inner.facts(Query(kind=kind, key=key)))
+
+        batch = check_facts(facts)
+        return self._own.append(
+            fact for fact in batch if not any(is_known(*name) for name in ((fact.kind, fact.key), *fact.unless))
+        )
 
     def facts(self, query: Query) -> Iterator[Fact]:
         facts: Iterable[Fact]

@@ -164,6 +164,16 @@ class StoreContract:
         assert store.append([fact("a", "turn")]) == 1
         assert store.kinds() == {"cell": 3, "turn": 1}
 
+    def test_a_fact_gives_way_to_those_it_names(self, store: UpkeptStore, reopen: Any) -> None:
+        taken = ("claim", "run@1")
+        assert store.append([replace(fact("a"), unless=(taken,))]) == 1
+        assert store.append([replace(fact("b"), unless=(("claim", "run@2"), taken)), fact("run@1", "claim")]) == 2
+        for late in ("c", "d"):
+            assert reopen().append([replace(fact(late), unless=(taken,)), fact(f"{late}, free")]) == 1
+            assert store.append([replace(fact(late), unless=(("claim", "run@2"), taken))]) == 0
+        assert keys(store.facts(Query(kind="cell"))) == ["a", "b", "c, free", "d, free"]
+        assert not any(each.unless for each in store.facts(Query(kind="cell")))
+
     @pytest.mark.parametrize("unfit", WRONG)
     def test_facts_are_added_all_or_none(self, store: UpkeptStore, unfit: str) -> None:
         store.append([fact("before")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -33,8 +32,10 @@ from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import Monitor
 from seedbed.release.monitor.plan import BASES, CanaryPlan, plan_canary
 from seedbed.release.states import State
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
-from seedbed.storage.store import Digest, Fact, Json, Query, Ref
+from seedbed.stage.model_choice import routing_outcomes
+from seedbed.storage.store import Digest, Fact, Json, Query, Ref, new_id
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
 
@@ -160,7 +161,11 @@ class Channels:
         Of several by the same metric the newest counts. Raises NotFound if there is no such run or exposure.
         """
         name = on if isinstance(on, str) else on.exposure if isinstance(on, Choice) else on.id
-        return feedback(self._resources.library, name, rating, comment, metric=metric)
+        stored, store = feedback(self._resources.library, name, rating, comment, metric=metric), self._resources.store
+        if metric == "rating":
+            with suppress(NotFound):  # a choice without a run
+                store.append(routing_outcomes(store, recall(store, name), rating, self._resources.by))
+        return stored
 
     def _reader(self, channel: str) -> Reader:
         name = channel.removeprefix("channels/")
@@ -256,13 +261,13 @@ class Channels:
         runner = self._resources.runner
 
         async def serve(key: str, inputs: Mapping[str, Any]) -> Run:
-            run = uuid.uuid4().hex
+            run = new_id()
             choice = await choose(self._reader(channel), key, run=run, drill=True)
             return await runner.perform_once(run, choice.playbook, dict(inputs), new_seed(None))
 
         now = self.get(channel)
         served = [each for each in (now.stable, now.canary.playbook if now.canary else None) if each]
-        await runner.expect_stand_ins(map(self._resources.library.get, served))
+        await runner.expect_simulated(map(self._resources.library.get, served))
         return await drill(tasks, units, metric, serve, self.feedback, on_event or (lambda done: None))
 
     # Alerts
@@ -280,7 +285,7 @@ class Channels:
             severity="info",
             message=f"This is a test by {self._resources.by}: nothing has happened.",
             at=self._resources.library.clock(),
-            key=f"{channel}/test/{uuid.uuid4().hex}",
+            key=f"{channel}/test/{new_id()}",
         )
         return alert, list(await send(self._resources.library, receivers, alert)), len(receivers)
 

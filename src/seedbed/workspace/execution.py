@@ -20,6 +20,7 @@ from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.evaluation.remote import RemoteWorkers
 from seedbed.parallel import Executor, Loop, executor
 from seedbed.playbooks.playbook import Playbook
+from seedbed.plugins import unknown
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
@@ -89,9 +90,9 @@ class Execution:
             if Path(whole).suffix in (".yaml", ".yml"):
                 remedy = "Name a file such as tasks.jsonl, a folder, or a stored dataset."
                 raise DatasetError([Problem("tasks", f"the playbook {whole}", "a dataset", remedy)])
-            known = ", ".join(ref.name.removeprefix("datasets/") for ref in store.refs("datasets/")) or "none yet"
-            remedy = "A file such as tasks.jsonl works too; `seedbed dataset add` stores one"
-            raise NotFound(f"no dataset is called {shown(whole)}. Known names: {known}. {remedy}")
+            known = [ref.name.removeprefix("datasets/") for ref in store.refs("datasets/")]
+            remedy = "A file such as tasks.jsonl works too; `seedbed dataset add` stores one."
+            raise NotFound(unknown("tasks", whole, known, remedy, kind="dataset"))
         return Dataset.from_content(body)
 
     # MetricChoice
@@ -130,7 +131,7 @@ class Execution:
     async def expect_harmless(self, *playbooks: Playbook) -> None:
         """Refuse, before anything is paid, to run playbooks whose tools would change the world. Raises SettingsError
         with the ways to go on."""
-        await self._resources.runner.expect_stand_ins(playbooks)
+        await self._resources.runner.expect_simulated(playbooks)
 
     def _executor(self, parallel: str | int | None) -> Executor | None:
         """The executor to use; None if that is this event loop. Raises SettingsError."""

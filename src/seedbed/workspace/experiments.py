@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from seedbed.errors import Problem, SettingsError, expect_type
+from seedbed.errors import PlaybookError, Problem, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.experiments.compare import abort, compare
+from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.forecast import Forecast, forecast
 from seedbed.experiments.live import LiveSource, is_live
@@ -31,7 +32,6 @@ from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.screening.policies import load_policy
 from seedbed.experiments.screening.screening import Screening, read_decisions, screen_policy
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
-from seedbed.experiments.sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.audit import audit
@@ -39,7 +39,7 @@ from seedbed.release.channels import stable
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_slice_terms, build_terms
 from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
-from seedbed.release.states import stable_of
+from seedbed.release.states import canary_of, stable_of
 from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.settings.channels import ChannelSettings
@@ -60,6 +60,10 @@ def _attempt_terms(channels: Sequence[ChannelSettings]) -> AttemptTerms:
     rate by which any of them would release."""
     errors = [error for channel in channels if (error := channel.highest_error) is not None]
     return AttemptTerms(min(channel.attempts.first for channel in channels), max(errors, default=1.0))
+
+
+def _several(candidate: AnyPlaybook | Sequence[AnyPlaybook]) -> Sequence[AnyPlaybook]:
+    return candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
 
 
 class Experiments:
@@ -86,24 +90,41 @@ class Experiments:
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         expect_used(on, options, work, program=program)
         if isinstance(on, LiveTraffic):
+            self._expect_served(on, control, *_several(candidate))
             return self._live_verdict(on, metric or "rating", options)
         own, chosen = self._resources, self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
         options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
-        several = isinstance(candidate, list | tuple)
-        names: Sequence[AnyPlaybook] = candidate if isinstance(candidate, list | tuple) else [candidate]  # type: ignore[list-item]
-        old, *candidates = (own.performed(each, program) for each in (control, *names))
+        old, *candidates = (own.performed(each, program) for each in (control, *_several(candidate)))
         if not isinstance(on, PastRuns):  # a replay changes nothing
             await self._execution.expect_harmless(old, *candidates)
         return await compare(
             old,
-            candidates if several else candidates[0],
+            candidates if isinstance(candidate, list | tuple) else candidates[0],
             source,
             chosen,
             self._execution.context(work.parallel, work.max_cost_usd),
             self._for_release(self._for_channel(options), old),
             on_event,
         )
+
+    def _expect_served(self, on: LiveTraffic, control: AnyPlaybook | None, *candidates: AnyPlaybook | None) -> None:
+        """Refuse to judge, by live traffic, other playbooks than the channels serve; None stands for those."""
+        refs = [self._resources.store.ref(f"channels/{name.removeprefix('channels/')}") for name in on.channels]
+        targets = [ref.target for ref in refs if ref]
+        first, *others = targets or [""]
+        canary = canary_of(first)
+        served = [stable_of(each) for each in others] or [canary.playbook if canary else ""]
+        if not all(served):
+            return  # nothing is served beside the control now
+        for place, playbook, expected in (
+            ("control", control, [stable_of(first)]),
+            *(("candidate", each, served) for each in candidates),
+        ):
+            if playbook is not None and (named := self._resources.playbook(playbook).digest) not in expected:
+                remedy = "Leave it out with None: a channel says itself what is compared."
+                names = " or ".join(short(each) for each in expected)
+                raise PlaybookError([Problem(place, short(named), f"{names}, which users get now", remedy)])
 
     def _live_verdict(self, on: LiveTraffic, metric: Metric | str, options: Comparing) -> Verdict:
         """The verdict of live traffic, or what it says so far; of several channels, of the one that does best."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from seedbed.errors import NotFound, Problem, SettingsError, expect_type, shown
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.verdict import lost_comparison
-from seedbed.playbooks import formats, loading, merging, specialised
+from seedbed.playbooks import builtin, formats, loading, merging, specialised
 from seedbed.playbooks.changes import Change, diff
 from seedbed.playbooks.formats import Import, Note
 from seedbed.playbooks.genes import distance, genes
@@ -20,6 +20,8 @@ from seedbed.playbooks.library import Branch, Entry, Page, PlaybookFilter, names
 from seedbed.playbooks.merging import Merge, Resolver
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
+from seedbed.playbooks.turn_limit import with_turns
+from seedbed.plugins import unknown
 from seedbed.release.assignment import unknown_channel
 from seedbed.reports.lineage import FamilyTree
 from seedbed.stage.program import Program
@@ -55,13 +57,16 @@ class Playbooks:
         changes: Mapping[str, Any] | None = None,
         *,
         program: Program | str | None = None,
+        turns: int | None = None,
     ) -> Playbook:
-        """The playbook that a path, digest, ref or channel names, with some values changed or another program.
+        """The playbook that a path, digest, ref or channel names, with some values changed, another program, or at most
+        so many `turns`: its first steps, or more rounds.
 
         A stored playbook stays the parent of what is changed from it. Raises PlaybookError or NotFound.
         """
         changed = self._resources.playbook(playbook, changes)
-        if changes and isinstance(playbook, str) and not Path(playbook).suffix:
+        changed = changed if turns is None else with_turns(changed, turns)
+        if (changes or turns) and isinstance(playbook, str) and self._resources.file_of(playbook) is None:
             parent = self.library.find(playbook)
             self.library.keep(changed, because="changed for a run", parents=[parent], how="edited")
         return self._resources.performed(changed, program)
@@ -190,8 +195,7 @@ class Playbooks:
                 return name, list(self.library.history(name))
         if ref.startswith("channels/"):
             raise unknown_channel(store, ref.removeprefix("channels/"))
-        known = ", ".join(each.name for each in store.refs()[:8]) or "none yet"
-        raise NotFound(f"no ref was ever called {shown(ref)}. Known names: {known}")
+        raise NotFound(unknown("ref", ref, [each.name for each in store.refs()], "Check its spelling.", kind="ref"))
 
     def tree(self, playbook: AnyPlaybook | None = None, *, limit: int = 12, depth: int = 20) -> list[Json]:
         """The family trees of a playbook, or of everything that has a name."""
@@ -301,6 +305,26 @@ class Playbooks:
 def read_foreign(file: Path) -> Import:
     """A playbook that was written for another tool. Raises PlaybookError."""
     return formats.load_foreign(file)
+
+
+def file_schema(name: str | None = None) -> Json:
+    """The JSON Schema of playbook files, or of those of another tool. Raises PlaybookError."""
+    return formats.schema(name) if name else Playbook.file_schema()
+
+
+def builtin_playbooks() -> list[Json]:
+    """The dialogues that ship with seedbed: their names, their inputs, and what they do."""
+    loaded = {name: Playbook.load(file) for name, file in builtin.FILES.items()}
+    return [
+        {
+            "name": name,
+            "inputs": list(each.inputs),
+            "steps": len([*each.all_steps()]),
+            "about": each.meta["about"],
+            "playbook": each.digest,
+        }
+        for name, each in loaded.items()
+    ]
 
 
 def explain(file: Path, changes: Mapping[str, Any] | None = None) -> tuple[Digest, list[Json]]:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from seedbed import documents
 from seedbed.errors import NotFound, PlaybookError, Problem, SeedbedError, SettingsError, StoreError, shown
 from seedbed.models.cards import Registry
+from seedbed.playbooks import builtin
 from seedbed.playbooks.formats import Import, load_file
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import is_number, is_whole
 from seedbed.playbooks.warnings import foreign_program, idle_rules, unused_inputs
-from seedbed.plugins import load
+from seedbed.plugins import load, unknown
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.notices import SpendingNotice
 from seedbed.spending.quota import Spending, scopes_of
@@ -69,7 +70,7 @@ class Evaluating:
 ONCE = Evaluating()
 
 AnyPlaybook: TypeAlias = Playbook | Path | str
-"""A playbook, its path, digest, ref or channel."""
+"""A playbook, its path, digest, ref or channel, or the name of a dialogue that ships with seedbed."""
 
 
 @dataclass
@@ -169,6 +170,7 @@ class Resources:
         """Performs every run of this workspace, with the tools and the person to ask that there are now."""
         runner = self._runner
         runner.tools, runner.confirm, runner.real_tools = self.tools, self.confirm, self.real_tools
+        runner.learn()
         return runner
 
     @cached_property
@@ -188,12 +190,31 @@ class Resources:
     def playbook(self, playbook: AnyPlaybook, changes: Mapping[str, Any] | None = None) -> Playbook:
         """The playbook itself, or the one that a file, digest, ref or channel names, with some values changed.
 
-        In a file any value can be changed, in a stored playbook the genes. Raises PlaybookError or NotFound.
+        In a file any value can be changed, in a stored playbook the genes. A dialogue that ships with seedbed uses
+        the first model of the workspace if there is none with the name it says. Raises PlaybookError or NotFound.
         """
-        if isinstance(playbook, str | Path) and is_playbook_file(playbook):
-            return load_file(playbook, dict(changes) if changes else None).playbook
+        if isinstance(playbook, str | Path) and (file := self.file_of(playbook)):
+            loaded = load_file(file, dict(changes) if changes else None).playbook
+            return loaded if file == Path(playbook) else self._with_first_model(loaded)
         chosen = playbook if isinstance(playbook, Playbook) else self.library.get(_playbook_name(playbook))
         return with_genes(chosen, changes) if changes else chosen
+
+    def file_of(self, playbook: Path | str) -> Path | None:
+        """The file that is named, or that of a dialogue that ships with seedbed, unless a stored playbook is called
+        so."""
+        if is_playbook_file(playbook):
+            return Path(playbook)
+        file = builtin.FILES.get(str(playbook))
+        with suppress(NotFound):
+            return None if file and self.library.find(str(playbook)) else file
+        return file
+
+    def _with_first_model(self, playbook: Playbook) -> Playbook:
+        models, content = list(self.models), playbook.document()
+        if models and builtin.MODEL not in models:
+            for role in content["roles"].values():
+                role |= {"model": models[0]} if role.get("model") == builtin.MODEL else {}
+        return Playbook.from_document(content)
 
     def performed(self, playbook: AnyPlaybook, program: Program | str | None) -> Playbook:
         """The playbook as that program performs it, if there is one; a stored playbook is then its parent."""
@@ -208,17 +229,20 @@ class Resources:
 
     def warnings(self, playbook: AnyPlaybook, changes: Mapping[str, Any], inputs: Collection[str]) -> list[Problem]:
         """What is probably not meant in a playbook, and inputs of a run that none of its prompts uses."""
-        is_file = isinstance(playbook, str | Path) and is_playbook_file(playbook)
-        chosen, written = (
-            self.playbook(playbook, changes),
-            load_file(str(playbook), changes).warnings if is_file else (),
-        )
+        chosen, written = self.playbook(playbook, changes), list[Problem]()
+        if isinstance(playbook, str | Path) and (file := self.file_of(playbook)):
+            loaded = load_file(file, changes)
+            written += loaded.warnings
+            if loaded.playbook != chosen:
+                models = list(self.models)
+                remedy = f"{models[0]} answers. Choose another with --set roles.ROLE.model=MODEL."
+                written.append(Problem("model", builtin.MODEL, f"one of: {', '.join(models)}", remedy))
         unused, unread = unused_inputs(chosen, inputs), foreign_program(chosen, self.settings.programs)
         return [*written, *unused, *unread]
 
     def keep(self, playbook: AnyPlaybook, because: str) -> Digest:
         """The digest of a playbook, which is in the store once this returns."""
-        if isinstance(playbook, str) and not is_playbook_file(playbook):
+        if isinstance(playbook, str) and self.file_of(playbook) is None:
             return self.library.find(playbook)
         return self.library.keep(self.playbook(playbook), because=because)
 
@@ -233,7 +257,8 @@ class Resources:
         """Raises NotFound for a channel that is not declared and has no release."""
         names = self.channel_names()
         if channel not in names:
-            raise NotFound(f"no channel {shown(channel)}. Channels: {', '.join(names) or 'none yet'}")
+            remedy = "Add it under channels in the workspace file, or release a playbook to it."
+            raise NotFound(unknown("channel", channel, names, remedy, kind="channel"))
 
     def scopes(self, playbook: AnyPlaybook, key: str | None) -> tuple[str, ...]:
         """What a run counts against besides the workspace: the channel that it names, and its user there."""
@@ -244,9 +269,8 @@ class Resources:
         """What protects a channel. Raises SettingsError for one that is not declared and has no release."""
         declared = self.settings.channels
         if channel not in declared and self.store.ref(f"channels/{channel}") is None:
-            known = ", ".join(declared) or "none yet"
             remedy = "Add it under channels in the workspace file, or check its spelling."
-            raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
+            raise SettingsError([unknown(f"channels.{channel}", channel, declared, remedy, kind="channel")])
         return self.settings.channel(channel)
 
 
@@ -304,7 +328,7 @@ def store_url(settings: Settings) -> str:
 
 
 def is_playbook_file(name: Path | str) -> bool:
-    return Path(name).suffix in (".yaml", ".yml", ".json")
+    return Path(name).suffix in (".yaml", ".yml", ".json", *documents.PLAIN_TEXTS)
 
 
 def _playbook_name(name: object) -> str:

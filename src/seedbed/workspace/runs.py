@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +14,10 @@ from seedbed.errors import DocumentError, NotFound, Problem, RunError, expect_ty
 from seedbed.evaluation.context import seed_of
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.estimate import RunEstimate, estimate
-from seedbed.experiments import sessions
+from seedbed.experiments import session_comparison
 from seedbed.experiments.replay.history import OF
 from seedbed.experiments.replay.replay import Replayer
-from seedbed.experiments.sessions import Hindsight
+from seedbed.experiments.session_comparison import Hindsight
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
 from seedbed.runs.doubts import CallInDoubt as CallInDoubt
@@ -30,6 +29,7 @@ from seedbed.spending.ledger import Ledger
 from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.dialogue.children import INHERITED
+from seedbed.stage.model_choice import routing_outcomes
 from seedbed.stage.program import Program, recorded
 from seedbed.stage.stage import Stage
 from seedbed.storage.store import Fact, Feed, Json, Query, now
@@ -127,7 +127,7 @@ class Runs:
         """The id of a run, or of the one run whose id starts so. Raises NotFound if several do."""
         if isinstance(run, Run):
             return run.id
-        if not re.fullmatch(r"[0-9a-f]{4,31}", run):
+        if not re.fullmatch(r"t?[0-9a-f]{4,31}", run):
             return run
         starts = [fact.key for fact in self._resources.store.facts(Query(kind="start", key_from=run, limit=2))]
         if len(starts) > 1:
@@ -226,18 +226,7 @@ class Runs:
 
     def learn(self, run: Run, score: float) -> None:
         """Teach the router how good a run was, from 0 to 1; every model it chose in that run is remembered by it."""
-        resources, turns, outcomes = self._resources, {turn.step or turn.role: turn for turn in run.turns}, []
-        for choice in resources.store.facts(Query(kind="routing", subject=run.id)):
-            if turn := turns.get(choice.body["step"]):
-                body = {"task_type": choice.body["task_type"], "model": turn.model, "score": score}
-                body |= {"cost_usd": turn.cost_usd, "latency_seconds": turn.latency_seconds}
-                at, by = datetime.now(UTC), resources.by
-                outcomes.append(
-                    Fact(kind="outcome", key=choice.key, subject=run.id, at=at, by=by, body=body, value=score)
-                )
-        for fact in outcomes:
-            if resources.store.append([fact]):
-                resources.runner.router.learn(**fact.body)
+        self._resources.store.append(routing_outcomes(self._resources.store, run, score, self._resources.by))
 
     # Calls in doubt
 
@@ -306,12 +295,12 @@ def compare_sessions(file: Path, a: str, b: str, *, alpha: float = 0.05) -> Hind
     sides, problems = [], list[Problem]()
     for name in (a, b):
         try:
-            sides.append(sessions.select(recorded, name))
+            sides.append(session_comparison.select(recorded, name))
         except DocumentError as wrong:
             problems += wrong.problems
     if problems:
         raise DocumentError(problems, str(file))
-    return sessions.compare_sessions(*sides, alpha=alpha)
+    return session_comparison.compare_sessions(*sides, alpha=alpha)
 
 
 def read_sessions(file: Path) -> tuple[Session, ...]:

@@ -13,8 +13,8 @@ from seedbed.evaluation import suite as suites
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.evaluate import evaluate
-from seedbed.evaluation.front import Front, front
 from seedbed.evaluation.metrics.metric import Metric
+from seedbed.evaluation.pareto_front import Front, front
 from seedbed.evaluation.scorecard import Scorecard, interval_document
 from seedbed.evaluation.specialisation import Specialisation, Specialist, evaluate_specialisation
 from seedbed.evaluation.suite import Suite, SuiteDataset, SuiteScore

@@ -14,6 +14,7 @@ from seedbed.storage import open_store, upkeep
 from seedbed.storage.encryption import EncryptedStore, MasterKey
 from seedbed.storage.paths import without_password
 from seedbed.storage.signing import new_signing_key as new_signing_key
+from seedbed.storage.signing import read_signers as read_signers
 from seedbed.storage.sql.migrations import MIGRATIONS
 from seedbed.storage.sql.store import migrate_to
 from seedbed.storage.store import Digest, UpkeptStore

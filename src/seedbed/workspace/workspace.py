@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from seedbed import plugins
 from seedbed.errors import Problem, SeedbedError, SettingsError, StoreError, expect_type, shown
 from seedbed.models.routing.request import QualityLevel
+from seedbed.playbooks.warnings import unused_inputs
 from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
-from seedbed.storage.store import Fact, Ref, Store
+from seedbed.storage.store import Fact, Ref, Store, new_id
 from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from seedbed.evolution.protocols import Optimizer
     from seedbed.evolution.searches import Evolution
     from seedbed.evolution.training import Training, TrainingStep
+    from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns
     from seedbed.experiments.options import Comparing
-    from seedbed.experiments.sources import LiveTraffic, PastRuns
     from seedbed.experiments.verdict import Verdict
     from seedbed.models.cards import ChatModel
     from seedbed.release.assignment import Choice
@@ -62,6 +63,8 @@ PARTS = (
     "storage",
 )
 """What a workspace has by noun: each a module of this package with a class of that name, imported when first used."""
+
+_log = logging.getLogger("seedbed")
 
 
 class Workspace:
@@ -198,9 +201,11 @@ class Workspace:
         expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
         run, scopes = "", self.resources.scopes(playbook, key)
         if key is not None:
-            run = uuid.uuid4().hex
+            run = new_id()
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
         chosen, limits = self.resources.performed(playbook, program), Evaluating(1, max_cost_usd)
+        for unused in unused_inputs(chosen, inputs):
+            _log.warning("%s", unused)
         runner = self.resources.runner
         labels = RunLabels(run, scopes, "maximum" if quality == "maximum" else "")
         return await runner.perform(
@@ -347,7 +352,7 @@ def open_workspace(
     memory); models are cards as in the file, or live LangChain chat models. With `real_tools`, tools that change the
     world really act in evaluations and searches too. Raises SettingsError.
     """
-    if not (store is None or isinstance(store, str) or hasattr(store, "facts")):
+    if not (isinstance(store, str | Store | None)):
         remedy = 'Write store="sqlite:///seedbed.db".'
         raise SettingsError([Problem("store", shown(store), "a store or its URL", remedy)])
     expect_type(models, Mapping | None, "models", "models by name", 'Write models={"local": model}.')

@@ -263,7 +263,7 @@ def test_a_kept_dataset_and_its_splits_work_wherever_one_is_asked_for(space: Pat
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("nail", "Known names: mail"),
+        ("nail", "one of: mail"),
         ("mail:tset", "tset"),
         ("nail:test", '"nail"'),
         ("absent.jsonl:test", "absent.jsonl"),

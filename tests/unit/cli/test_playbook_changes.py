@@ -165,7 +165,7 @@ def test_a_version_never_moves(kept: str, seedbed: Seedbed) -> None:
         (("name", "a b", "sorter.yaml"), "odd characters"),
         (("name", "../x", "sorter.yaml"), "odd characters"),
         (("version", "sorter", "one", "sorter.yaml"), "a semantic version such as 2.0.0"),
-        (("name", "best", "absent"), "no playbook is called"),
+        (("name", "best", "absent"), "no playbook named"),
         (("archive", "absent"), "no active branch"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,

@@ -65,7 +65,7 @@ def test_a_run_of_what_nobody_knows_names_what_is_known(kept: str, seedbed: Seed
     seedbed("playbook", "name", "careful", kept, "--because", "test")
     done = seedbed("run", "absent", "text=x")
     assert done.code == 1
-    assert 'no playbook is called "absent". Known names: branches/careful' in done.err
+    assert 'no playbook named "absent"; expected one of: branches/careful' in done.err
 
 
 def test_a_spent_budget_ends_with_1(space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,11 +141,11 @@ def test_two_steps_of_one_name_in_a_child_are_told_with_both_lines(folder: Path)
 
 def test_a_parent_that_is_no_playbook_is_told_with_who_extends_it(folder: Path) -> None:
     (folder / "deep").mkdir()
-    (folder / "notes.txt").write_text("just words")
-    (folder / "deep" / "child.yaml").write_text("extends: ../notes.txt\n")
+    (folder / "notes.yaml").write_text("just words")
+    (folder / "deep" / "child.yaml").write_text("extends: ../notes\n")
     with pytest.raises(PlaybookError) as wrong:
         Playbook.load(folder / "deep" / "child.yaml")
-    assert wrong.value.source == str((folder / "notes.txt").resolve())
+    assert wrong.value.source == str((folder / "notes.yaml").resolve())
     assert f"{(folder / 'deep' / 'child.yaml').resolve()} extends it" in str(wrong.value)
 
 

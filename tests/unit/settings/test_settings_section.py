@@ -96,6 +96,17 @@ def test_no_variable_changes_what_a_release_has_to_pass(tmp_path: Path, variable
         Settings.load(file, {variable: value})
 
 
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [("channels", "{production: {require: []}}"), ("reviewers", "{eve: [safety]}"), ("signers", "{}")],
+)
+def test_nor_does_an_environment_since_a_variable_chooses_it(tmp_path: Path, section: str, value: str) -> None:
+    text = f"channels: {{production: {{require: [better, review]}}}}\nenvironments: {{staging: {{{section}: {value}}}}}"
+    (told,) = problems(tmp_path, text).items()
+    assert told[0] == f"environments.staging.{section}"
+    assert "outside of environments" in told[1]
+
+
 def test_settings_made_in_code_are_checked_alike() -> None:
     with pytest.raises(SettingsError, match=r"channels\.p\.canary\.hld: found an unknown key.*Did you mean hold"):
         Settings.model_validate({"channels": {"p": {"canary": {"hld": "5 runs"}}}})

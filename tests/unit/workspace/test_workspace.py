@@ -23,6 +23,7 @@ from seedbed.errors import (
     BudgetSpent,
     ModelUnavailable,
     NotFound,
+    PlaybookError,
     QuotaSpent,
     ReleaseRefused,
     RunError,
@@ -31,8 +32,8 @@ from seedbed.errors import (
 )
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.experiments.evidence_sources import live
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.sources import live
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall
@@ -275,7 +276,7 @@ async def test_several_channels_are_compared_with_the_first_of_them() -> None:
     assert its.experiments.compare_live(live(*names)) == [short, warm]
     await its.release(agent("d"), to="live/short", because="another")
     assert [each.pairs for each in its.experiments.compare_live(live(*names))] == [0, 0]
-    with pytest.raises(NotFound, match='channel "nowhere"'):
+    with pytest.raises(NotFound, match='named "nowhere"'):
         its.experiments.compare_live(live("live", "nowhere"))
 
 
@@ -288,6 +289,17 @@ async def test_live_traffic_is_compared_by_ratings_unless_another_metric_is_name
     assert (await its.compare(old, new, on=live("live"), metric="clicks")).metric == "clicks"
 
 
+async def test_live_traffic_is_of_the_playbooks_that_the_channel_serves() -> None:
+    its = in_memory(channels={"live": {"require": []}})
+    await its.release(agent("a"), to="live")
+    await its.release(agent("b"), to="live", because="try it", share=0.5)
+    for old, new, place in (("b", "b", "control"), ("a", "a", "candidate")):
+        with pytest.raises(PlaybookError, match=f"{place}: found .* which users get now.* Leave it out with None"):
+            await its.compare(agent(old), agent(new), on=live("live"))
+    assert its.experiments.newest_verdict() == ""
+    assert [*its.experiments.begun()] == []
+
+
 async def test_a_channel_says_what_it_serves() -> None:
     its = in_memory(channels={"live": {"require": []}})
     old, new = agent("a"), agent("b")
@@ -296,7 +308,7 @@ async def test_a_channel_says_what_it_serves() -> None:
     state = its.channels.get("live")
     assert (state.stable, state.canary and state.canary.playbook) == (old.digest, new.digest)
     assert "50 %" in state._repr_html_()
-    with pytest.raises(NotFound, match='channel "nowhere"'):
+    with pytest.raises(NotFound, match='named "nowhere"'):
         its.channels.get("nowhere")
 
 
@@ -315,7 +327,7 @@ async def test_only_a_channel_chooses_by_a_key() -> None:
     its = in_memory()
     with pytest.raises(SettingsError, match="key: found a Playbook; expected a channel"):
         await its.run(agent("x"), key="anna", n=7)
-    with pytest.raises(NotFound, match='channel "nowhere"'):
+    with pytest.raises(NotFound, match='named "nowhere"'):
         await its.channels.choose("nowhere", key="anna")
 
 
@@ -572,7 +584,7 @@ async def test_a_spent_quota_is_no_failure_of_the_playbook() -> None:
 
 async def test_nothing_is_released_to_a_channel_that_nobody_declared() -> None:
     its = in_memory()
-    with pytest.raises(SettingsError, match=r"channels\.prodction: found nothing; expected one of: production"):
+    with pytest.raises(SettingsError, match=r"no channel named .* one of: production\. Did you mean production"):
         await its.release(agent("a"), to="prodction", because="a slip of the pen")
     assert its.store.refs() == []
 

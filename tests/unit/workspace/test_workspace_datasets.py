@@ -23,7 +23,7 @@ def test_a_dataset_is_found_by_its_name_or_digest() -> None:
         assert space.datasets.get(name).digest == numbers(3).digest
     other = space.store.put("note", {"text": "no tasks"})
     for name in ("digit", other):
-        with pytest.raises(NotFound, match=r"no dataset is called .*Known names: digits\."):
+        with pytest.raises(NotFound, match=r"no dataset named .* one of: digits\."):
             space.datasets.get(name)
 
 

@@ -113,12 +113,12 @@ MISUSE: dict[str, tuple[Callable[[Workspace], Awaitable[object]], str]] = {
         'no model named "oracel"',
     ),
     "an unknown channel": (
-        lambda space: space.release(agent("x"), to="prodction"),
+        lambda space: space.release(agent("x"), to="nowhere"),
         "Add it under channels in the workspace file",
     ),
     "an unknown channel to compare on": (
         lambda space: space.compare(agent("x"), agent("y"), on=live("nowhere"), metric="rating"),
-        'no channel "nowhere". Channels: production',
+        'no channel named "nowhere"; expected one of: production',
     ),
     "tasks to evaluate without what was expected": (lambda space: space.evaluate(agent("x"), UNKNOWN), "expected"),
     "tasks to compare on without what was expected": (
@@ -193,7 +193,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a seed in words": (lambda: SearchOptions(seed="x"), 'seed: found "x"; expected a whole number'),  # type: ignore[arg-type]
     "one metric as all": (lambda: SearchOptions(metrics="f1"), 'metrics: found "f1"; expected a list of names'),  # type: ignore[arg-type]
     "an error rate in words": (lambda: seedbed.Comparing(alpha="x"), 'alpha: found "x"; expected above 0'),  # type: ignore[arg-type]
-    "a rule that is a number": (lambda: seedbed.Comparing(rule=3), "rule: found 3; expected one of exact"),  # type: ignore[arg-type]
+    "a rule that is a number": (lambda: seedbed.Comparing(rule=3), "rule: found 3; expected one of: exact"),  # type: ignore[arg-type]
     "an order drawn by words": (lambda: seedbed.Comparing(seed="x"), 'seed: found "x"; expected a whole number'),  # type: ignore[arg-type]
     "past runs by number": (lambda: seedbed.past_runs(3), "where: found 3; expected conditions in words"),  # type: ignore[arg-type]
     "traffic of nothing": (lambda: live(None), "channels: found None; expected the name of a channel"),  # type: ignore[arg-type]

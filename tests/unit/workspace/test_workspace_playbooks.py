@@ -30,7 +30,7 @@ async def test_a_playbook_is_itself_a_file_a_digest_a_ref_or_a_channel(tmp_path:
 
 
 def test_what_names_no_playbook_is_told() -> None:
-    with pytest.raises(NotFound, match='no playbook is called "nobody"'):
+    with pytest.raises(NotFound, match='no playbook named "nobody"'):
         in_memory().playbooks.get("nobody")
 
 
@@ -87,5 +87,5 @@ def test_a_ref_that_never_was_has_no_moves() -> None:
     branches(space)
     name, moves = space.playbooks.moves("ours")
     assert (name, len(moves)) == ("branches/ours", 1)
-    with pytest.raises(NotFound, match=r'no ref was ever called "nobody"\. Known names: branches/ours'):
+    with pytest.raises(NotFound, match=r'no ref named "nobody"; expected one of: branches/ours'):
         space.playbooks.moves("nobody")

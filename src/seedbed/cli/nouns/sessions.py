@@ -13,7 +13,7 @@ from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, line
 from seedbed.cli.views.verdict import FINDINGS, difference_text
-from seedbed.experiments.sessions import NOT_REGISTERED, Hindsight, TaskPair
+from seedbed.experiments.session_comparison import NOT_REGISTERED, Hindsight, TaskPair
 from seedbed.reports.numbers import clipped, counted
 from seedbed.runs.imports.sessions import Session
 from seedbed.storage.store import Json

@@ -18,8 +18,8 @@ from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import verdict as views
 from seedbed.errors import BudgetSpent
+from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
-from seedbed.experiments.sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.experiment.view import NamePair

@@ -47,6 +47,10 @@ class RunOptions:
         str | None,
         typer.Option("--quality", metavar="LEVEL", help="maximum: the best models there are. Default: balanced."),
     ] = None
+    turns: Annotated[
+        int | None,
+        typer.Option("--turns", min=1, help="At most so many turns: the first steps of a dialogue, or more rounds."),
+    ] = None
 
 
 TAKEN = {
@@ -56,6 +60,7 @@ TAKEN = {
     "--key": "key",
     "--program": "program",
     "--quality": "quality",
+    "--turns": "turns",
 }
 
 
@@ -76,10 +81,11 @@ def run(
     if how.stream and call.as_json:
         expected = "expected --stream for people or --json for programs"
         raise typer.BadParameter(f"found both; {expected}", param_hint="--stream")
-    if how.program and playbook is None:
-        raise typer.BadParameter("found --resume; expected a playbook", param_hint="--program")
+    for option, value in {"--program": how.program, "--turns": how.turns, "--quality": how.quality}.items():
+        if value and playbook is None:
+            raise typer.BadParameter("found --resume; expected a playbook", param_hint=option)
     task, values = _inputs(inputs), options.assignments(how.changes)
-    if how.key is not None and (values or how.program or playbook is None):
+    if how.key is not None and (values or how.program or how.turns or playbook is None):
         raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
     with call.open() as space, live.turns(output.console()) if how.stream else nullcontext() as watch:
         space.resources.ask_here()
@@ -89,8 +95,9 @@ def run(
         if playbook is None:
             work = space.runs.resume(str(how.resume), max_cost_usd=how.max_cost, on_event=watch)
         else:
-            changed = values or how.program
-            chosen: Any = space.playbooks.get(playbook, values, program=how.program) if changed else playbook
+            chosen: Any = playbook
+            if values or how.program or how.turns:
+                chosen = space.playbooks.get(playbook, values, program=how.program, turns=how.turns)
             changes = {} if how.program else values  # or else they are in what was chosen
             unclear = space.resources.warnings(chosen if how.program else playbook, changes, task)
             call.say_warnings(unclear, how.strict)

@@ -16,6 +16,7 @@ from rich.text import Text
 from seedbed.cli.output import line, money, safe
 from seedbed.reports.numbers import counted
 from seedbed.runs.run import RunEvent, Turn
+from seedbed.storage.store import short
 
 REFRESH_SECONDS = 0.08
 """How often the screen is drawn; people read no faster."""
@@ -40,7 +41,7 @@ def _print_lines(console: Console, event: RunEvent) -> None:
 
 def _place(event: RunEvent) -> str:
     """The name of the step; for a child run, after the start of its id."""
-    return f"{event.run[:10]} {event.step}" if event.depth else event.step
+    return f"{short(event.run)} {event.step}" if event.depth else event.step
 
 
 @dataclass

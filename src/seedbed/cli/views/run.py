@@ -59,7 +59,7 @@ def answer_text(answer: object) -> str:
 
 def run_line(run: Run) -> RenderableType:
     spent = f"{counted(run.tokens, 'token')}, {money(run.cost_usd, run.unpriced)}, {run.latency_seconds:.2f} s"
-    return line((f"run {run.id[:10]} of playbook {short(run.playbook)}, seed {run.seed}: {spent}", "dim"))
+    return line((f"run {short(run.id)} of playbook {short(run.playbook)}, seed {run.seed}: {spent}", "dim"))
 
 
 def spent_money(body: Json) -> str:
@@ -88,5 +88,5 @@ def entry_view(fact: Fact) -> list[RenderableType]:
     if fact.kind == "child":
         spent = f"{counted(body['tokens'], 'token')}, {spent_money(body)}"
         outcome = f"{body['status']}: {body['error'] or answer_text(body['output'])}"
-        return [line(("opened ", "bold"), f"{body['run'][:10]} by {body['step']}, {spent}, {outcome}")]
+        return [line(("opened ", "bold"), f"{short(body['run'])} by {body['step']}, {spent}, {outcome}")]
     return [line(("remark ", "bold"), str(body["text"]))]

@@ -71,7 +71,7 @@ def slices_view(slices: Slices) -> RenderableType:
         Column("tag", lambda each: each.tag, flexible=True),
         Column("finding", lambda each: line((each.finding, TAG_FINDINGS[each.finding]))),
         Column("difference", lambda each: f"{each.difference:+.3f}", number=True),
-        Column("95%", lambda each: f"[{each.low:+.3f}, {each.high:+.3f}]", number=True),
+        Column("95% each", lambda each: f"[{each.low:+.3f}, {each.high:+.3f}]", number=True),
         Column("tasks", lambda each: f"{each.tasks}/{each.at_most}", 1, True),
     )
     worse, many = slices.worse, counted(len(slices.tags), "tag")

@@ -263,8 +263,11 @@ def _schema(schema: object = None) -> None:
 
 
 @metric(version=1, needs=("expected or schema", "jsonschema[text]"), check=_schema, binary=True)
-def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
-    """1 if the output is JSON that satisfies a JSON Schema: the option `schema`, or else the expected answer."""
+async def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
+    """1 if the output is JSON that satisfies a JSON Schema: the option `schema`, or else the expected answer.
+
+    A schema with a pattern that takes too long gives no score.
+    """
     wanted = task.expected if schema is None else schema
     if wanted is None:
         return Score(None, "there is no schema")
@@ -276,12 +279,36 @@ def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     value, why = _parsed(run.output)
     if why:
         return Score(0.0, why)
+    try:
+        await asyncio.to_thread(_expect_quick, wanted, value)
+    except (re.error, ValueError) as wrong:
+        return Score(None, str(wrong))
     # With an empty registry it fetches nothing from the network.
     jsonschema = _jsonschema()
     registry = plugins.optional("referencing", extra="text", needed_for="json_schema").Registry()
     validator = jsonschema.validators.validator_for(wanted, jsonschema.Draft202012Validator)(wanted, registry=registry)
     problems = sorted(validator.iter_errors(value), key=lambda each: each.json_path)
     return Score(float(not problems), "; ".join(f"{each.json_path}: {each.message}" for each in problems[:3])[:500])
+
+
+def _expect_quick(schema: Any, value: Any) -> None:
+    """Raise ValueError if a pattern of a schema takes too long on a text of a value."""
+    parts = list(_parts(schema))
+    patterns = {each["pattern"] for each in parts if isinstance(each, dict) and isinstance(each.get("pattern"), str)}
+    for each in parts:
+        patterns |= set(each.get("patternProperties") or ()) if isinstance(each, dict) else set()
+    for pattern in sorted(patterns):
+        for part in _parts(value):
+            for within in part if isinstance(part, dict) else [part]:
+                if isinstance(within, str):
+                    expressions.find(pattern, within)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """A JSON value and all values in it."""
+    yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _parts(each)
 
 
 @metric(version=1, needs=("expected",))

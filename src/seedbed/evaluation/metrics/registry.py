@@ -101,9 +101,8 @@ def _load(name: str, own: Mapping[str, Metric]) -> Any:
         return getattr(import_module(BUILT_IN[name]), name)
     offered = plugins.offered(GROUP)
     if name in offered:
-        return offered[name].load()
-    if ":" not in name:
-        known = sorted({*names(), *own})
-        remedy = plugins.suggestion(name, known) or "One of your own is named module:name."
-        raise SettingsError([Problem("metric", shown(name), f"one of: {', '.join(known)}", remedy)])
+        name = offered[name]
+    elif ":" not in name:
+        known, remedy = sorted({*names(), *own}), "One of your own is named module:name."
+        raise SettingsError([plugins.unknown("metric", name, known, remedy)])
     return plugins.load(name, "metric", expected="a module and a metric in it")

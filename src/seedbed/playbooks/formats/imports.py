@@ -159,12 +159,18 @@ def unkept_tools(value: Json, at: str = "") -> Iterator[Problem]:
 
 
 def unknown_keys(model: type[Foreign], value: Json, at: str = "") -> Iterator[Problem]:
-    """Keys that the format does not have. They come back in an export, and mean nothing here."""
+    """Keys that the format does not have: they come back in an export, and do nothing here."""
     known = list(model.model_fields)
-    for key in value:
-        if key not in known and key not in model.ignored and key != "tools" and not key.endswith("_model"):
-            remedy = plugins.suggestion(key, known) or "It is kept for exports and does nothing in seedbed."
-            yield Problem(f"{at}.{key}" if at else key, "an unknown key", f"one of: {', '.join(known)}", remedy)
+    for place in unknown_values(model, value, at):
+        remedy = plugins.suggestion(place.rpartition(".")[2], known) or "It is kept under meta and does nothing here."
+        yield Problem(place, "an unknown key", f"one of: {', '.join(known)}", remedy)
+
+
+def unknown_values(model: type[Foreign], value: Json, at: str = "") -> Json:
+    """The values under keys that the format does not have, by their places."""
+    known = model.model_fields.keys() | model.ignored | {"tools"}
+    unknown = [key for key in value if key not in known and not key.endswith("_model")]
+    return {f"{at}.{key}" if at else key: value[key] for key in unknown}
 
 
 def refuse(problems: list[Problem], source: str) -> None:

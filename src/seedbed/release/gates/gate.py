@@ -10,7 +10,7 @@ from seedbed.experiments.proof.outputs import read_tool_calls
 from seedbed.experiments.sentinel import sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
-from seedbed.stage.program import code_of
+from seedbed.stage.program import code_of, is_same_code
 from seedbed.storage.store import Digest, Store, short
 
 Refusal = Problem
@@ -33,7 +33,7 @@ class ReleaseRequest:
     @property
     def is_code_edited(self) -> bool:
         """Whether the program, under the same name, is not what the incumbent was released with."""
-        return bool(self.code) and code_of(self.library.get(self.candidate)) != self.code
+        return bool(self.code) and not is_same_code(code_of(self.library.get(self.candidate)), self.code)
 
     def new_tools(self) -> dict[str, bool] | None:
         """The tools that the candidate called for the tasks of its verdict and the incumbent did not, each with whether

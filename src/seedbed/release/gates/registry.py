@@ -137,8 +137,7 @@ class CustomGate:
 
 def _load(name: str, options: dict[str, Any], at: str) -> CustomGate:
     """The gate of that name with its options. Raises SettingsError."""
-    entry = offered(GROUP).get(name)
-    made = load(entry.value if entry else name, at, expected="a module and a gate in it")
+    made = load(offered(GROUP).get(name, name), at, expected="a module and a gate in it")
     try:
         if inspect.isclass(made):
             gate: Any = made(**options)

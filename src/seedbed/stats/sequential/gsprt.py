@@ -61,7 +61,7 @@ def _solve_three(shares: Floats, values: Floats) -> Floats:
 
 
 def _solve(shares: Floats, values: Floats) -> Floats:
-    """The same x for any values: Newton's steps, and bisection where a step leaves the interval with the root."""
+    """The same x for any values: Newton's steps, shortened where one leaves the interval with the root."""
     flat = shares.reshape(-1, len(values))
     x = np.zeros(len(flat))
     low, high = np.full(len(flat), -1 / values.max()), np.full(len(flat), -1 / values.min())
@@ -72,8 +72,8 @@ def _solve(shares: Floats, values: Floats) -> Floats:
         low[rest] = np.where(height > 0, x[rest], low[rest])
         high[rest] = np.where(height < 0, x[rest], high[rest])
         then = x[rest] + height / (flat[rest] * parts**2).sum(axis=-1)
-        outside = (then <= low[rest]) | (then >= high[rest])
-        then = np.where(outside & (height != 0), (low[rest] + high[rest]) / 2, then)
+        # Not to an end: there the sum is infinite, and every further step tiny.
+        then = np.clip(then, x[rest] + 0.9 * (low[rest] - x[rest]), x[rest] + 0.9 * (high[rest] - x[rest]))
         # At the root the likelihood is flat, so an error of this size in x does not matter.
         far = np.abs(then - x[rest]) > 1e-10 * np.maximum(1, np.abs(then))
         x[rest] = then

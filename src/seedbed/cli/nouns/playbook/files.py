@@ -15,7 +15,6 @@ from seedbed.cli.options import Changes, OutputFile, PlaybookName, Strict
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.numbers import clipped, counted
 from seedbed.settings import Settings
 from seedbed.storage.store import Json, short
@@ -91,9 +90,14 @@ def explain(
 
 
 @command(app, workspace=False)
-def schema(call: Invocation) -> None:
+def schema(
+    call: Invocation,
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="That of another tool: strategy, mode or profile.")
+    ] = None,
+) -> None:
     """Print the JSON Schema for playbook files, for use in editors. The output is always JSON."""
-    output.show(Playbook.file_schema(), True)
+    output.show(playbooks.file_schema(form), True)
 
 
 @command(app, "import", dry_run=True)

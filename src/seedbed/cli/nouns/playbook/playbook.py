@@ -14,13 +14,13 @@ from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.playbook import changes as playbook_changes
 from seedbed.cli.nouns.playbook import files, specialised
 from seedbed.cli.options import PLAYBOOK, Changes, PlaybookName, RowLimit
-from seedbed.cli.output import line, when
+from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views import playbook as views
 from seedbed.playbooks.library import Page, PlaybookFilter
 from seedbed.storage.store import short
 from seedbed.workspace import Workspace
-from seedbed.workspace.playbooks import failed_text
+from seedbed.workspace.playbooks import builtin_playbooks, failed_text
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -30,9 +30,25 @@ After = Annotated[
 ]
 
 
+BUILT_IN = (
+    Column("name", lambda each: line((str(each["name"]), "bold"))),
+    Column("inputs", lambda each: ", ".join(each["inputs"])),
+    Column("steps", lambda each: str(each["steps"]), number=True),
+    Column("what it does", lambda each: str(each["about"]), flexible=True),
+)
+
+
 @command(app, "list")
-def list_playbooks(call: Invocation, limit: RowLimit = 20, after: After = None) -> None:
+def list_playbooks(
+    call: Invocation,
+    limit: RowLimit = 20,
+    after: After = None,
+    shipped: Annotated[bool, typer.Option("--builtin", help="List the dialogues that ship with seedbed.")] = False,
+) -> None:
     """List the stored playbooks, newest first, with their names and scores."""
+    if shipped:
+        call.list("builtin", builtin_playbooks(), BUILT_IN, "None.")
+        return
     with call.open() as space:
         _show_page(call, space, space.playbooks.search(limit=limit, after=after))
 

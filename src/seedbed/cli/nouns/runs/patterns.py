@@ -18,6 +18,7 @@ from seedbed.experiments.patterns.patterns import PatternFinding, Patterns
 from seedbed.experiments.patterns.slices import Figures
 from seedbed.experiments.patterns.traits import ScoredRuns
 from seedbed.reports.numbers import clipped, counted
+from seedbed.storage.store import short
 from seedbed.workspace.experiments import OUTCOME
 
 app = typer.Typer()
@@ -130,6 +131,6 @@ def _scores(figures: Figures) -> str:
 
 
 def _runs(place: int, finding: PatternFinding) -> RenderableType:
-    shown = " ".join(run[:10] for run in finding.runs)
-    against = " ".join(run[:10] for run in finding.contrast)
+    shown = " ".join(short(run) for run in finding.runs)
+    against = " ".join(short(run) for run in finding.contrast)
     return line(f"{place}. see ", (shown, "yellow"), " against ", (against, "yellow"))

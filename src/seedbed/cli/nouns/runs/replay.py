@@ -14,7 +14,7 @@ from seedbed.cli.options import ProgramPath
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import run as views
 from seedbed.reports.numbers import clipped
-from seedbed.storage.store import Json
+from seedbed.storage.store import Json, short
 from seedbed.workspace.runs import ReplayStep
 
 app = typer.Typer()
@@ -83,7 +83,7 @@ def _side(answer: Any) -> str:
 
 def _view(body: Json, steps: list[ReplayStep]) -> list[RenderableType]:
     parts: list[RenderableType] = [
-        line((f"run {body['run'][:10]}, the {body['mode']} replay of run {body['of'][:10]}", "dim")),
+        line((f"run {short(body['run'])}, the {body['mode']} replay of run {short(body['of'])}", "dim")),
         output.listing(STEPS, list(enumerate(steps, 1))) if steps else line("no steps"),
     ]
     if body["diverges_at"]:

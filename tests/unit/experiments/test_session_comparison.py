@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from session_samples import history, outcomes, record
 
 from seedbed.errors import DocumentError
-from seedbed.experiments.sessions import Hindsight, compare_sessions, one_sided, select
+from seedbed.experiments.session_comparison import Hindsight, compare_sessions, one_sided, select
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.imports.sessions import Session, SessionTask, load
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a database is explained: what was found, what to do, and never a password."""
+"""What goes wrong in a SQLite file is explained: what was found and what to do. Connections are kept and given back."""
 
 from __future__ import annotations
 
@@ -6,65 +6,18 @@ import os
 import sqlite3
 import sys
 import tempfile
-import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
-from sqlalchemy import event
 
-from seedbed.errors import SeedbedError, SettingsError, StoreDamaged, StoreError
+from seedbed.errors import StoreDamaged, StoreError
 from seedbed.storage import open_store
-from seedbed.storage.sql.dialects import words_in
 from seedbed.storage.sql.store import SqlStore, migrate_to
 from seedbed.storage.store import Query
 from seedbed.storage.upkeep import verify
 from seedbed.testing import fact, keys
-
-SECRET = "correct-horse"
-
-
-def told(error: pytest.ExceptionInfo[SeedbedError]) -> str:
-    """All that a user or a log gets to see."""
-    return "".join(traceback.format_exception(error.value)) + repr(error.value)
-
-
-# URLs
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "nonsense",
-        "",
-        "files:",
-        "sqlite:",
-        "sqlite://",
-        "sqlite:///:memory:",
-        f"postgres://ann:{SECRET}@host/db",
-        f"mysql://ann:{SECRET}@host/db",
-        f"postgresql+asyncpg://ann:{SECRET}@host/db",
-        f"postgresql://ann:{SECRET}@host:port/db",
-        f"postgresql:/ann:{SECRET}@host/db",
-    ],
-)
-def test_a_url_of_no_store_is_refused_with_what_to_give_and_without_its_password(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"Use |Change |use ") as error:
-        open_store(url)
-    assert SECRET not in told(error)
-
-
-def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(SettingsError, match=r"pip install 'seedbed\[postgres\]'") as error:
-        open_store(f"postgresql://ann:{SECRET}@host/db")
-    assert SECRET not in told(error)
-
-
-# SQLite
 
 
 @pytest.fixture
@@ -162,9 +115,9 @@ def test_a_folder_that_must_not_be_written_is_explained(public: Path) -> None:
 
 
 def pragma(store: SqlStore, setting: str) -> None:
-    """Set it on every connection from now on."""
-    store._engine.dispose()
-    event.listen(store._engine, "connect", lambda connection, _: connection.execute(f"PRAGMA {setting}"))
+    """Set it on the connection that the store uses from now on."""
+    with store._database.connect() as db:
+        db.execute(f"PRAGMA {setting}")
 
 
 def test_a_full_disk_is_explained_and_nothing_is_written(file: Path) -> None:
@@ -192,60 +145,45 @@ def test_a_writer_that_never_ends_is_explained(file: Path) -> None:
         assert store.append([fact("b")]) == 1
 
 
-# PostgreSQL
+def open_files(path: Path) -> int:
+    """How often this process has the file open."""
+    descriptors = Path("/proc/self/fd").iterdir()
+    return sum(os.path.realpath(descriptor) == str(path) for descriptor in descriptors)
 
 
-def test_a_server_that_is_not_there_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="Check that the server is up and that the URL is right") as error:
-        open_store(f"postgresql://ann:{SECRET}@/db?host={tmp_path}")
-    assert SECRET not in told(error)
-    assert "postgresql://ann:***@/db" in str(error.value)
+@pytest.mark.skipif(sys.platform != "linux", reason="sees open files")
+def test_connections_are_used_again_and_closed_with_the_store_even_those_in_use(file: Path) -> None:
+    store = SqlStore(f"sqlite:///{file}")
+    for _ in range(3):
+        list(store.facts(Query(kind="cell")))
+    assert open_files(file) == 1
+    with store._database.connect() as db:
+        with store._database.connect(), store._database.connect():
+            assert open_files(file) == 3
+        store.close()
+        assert db.execute("SELECT count(*) FROM facts").fetchone() == (1,)
+    assert open_files(file) == 0
 
 
-def test_a_database_that_is_not_there_is_explained(postgres: Any) -> None:
-    with pytest.raises(StoreError, match='database "nowhere" does not exist'):
-        open_store(postgres.get_uri(database="nowhere"))
+def test_what_was_not_committed_is_undone_and_locks_nobody_out(file: Path) -> None:
+    with closing(SqlStore(f"sqlite:///{file}")) as store, closing(SqlStore(f"sqlite:///{file}")) as other:
+        with store._database.connect() as db:
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("DELETE FROM facts")
+        with store._database.connect() as db:
+            assert db.execute("SELECT count(*) FROM facts").fetchone() == (1,)
+        assert other.append([fact("b")]) == 1
 
 
-@pytest.fixture
-def guarded(postgres: Any, postgres_url: str) -> Iterator[str]:
-    """A database in which the user eva must give a password: its URL, less what comes before the @."""
-    rules = Path(postgres.pgdata) / "pg_hba.conf"
-    before = rules.read_text()
-    with psycopg.connect(postgres.get_uri(), autocommit=True) as db:
-        db.execute(f"CREATE ROLE eva LOGIN PASSWORD '{SECRET}' SUPERUSER")
-        rules.write_text(f"local all eva scram-sha-256\n{before}")
-        db.execute("SELECT pg_reload_conf()")
-        place = postgres_url.partition("@")[2]
-        while True:  # the server reloads when it gets around to it
-            try:
-                psycopg.connect(f"postgresql://eva@{place}").close()
-            except psycopg.OperationalError:
-                break
-        yield place
-        rules.write_text(before)
-        db.execute("SELECT pg_reload_conf()")
-        db.execute(f"REASSIGN OWNED BY eva TO {db.info.user}")
-    name = place.partition("?")[0].strip("/")
-    with psycopg.connect(postgres.get_uri(database=name), autocommit=True) as db:
-        db.execute(f"REASSIGN OWNED BY eva TO {db.info.user}")
-        db.execute("DROP ROLE eva")
-
-
-def test_the_right_password_opens_and_a_wrong_one_is_explained_and_not_shown(guarded: str) -> None:
-    with closing(open_store(f"postgresql://eva:{SECRET}@{guarded}")) as store:
-        assert store.append([fact("a")]) == 1
-    wrong = "battery-staple"
-    for url in (f"postgresql://eva:{wrong}@{guarded}", f"postgresql://eva@{guarded}&password={wrong}"):
-        for attempt in (open_store, migrate_to):
-            with pytest.raises(StoreError, match=r"password authentication failed.*the URL is right") as error:
-                attempt(url)
-            assert wrong not in told(error)
-
-
-# Words
-
-
-def test_a_damaged_text_has_no_words() -> None:
-    assert words_in('{"text": "red fox"}') == "red fox"
-    assert words_in('{"text": "red') == ""
+def test_a_store_stays_where_it_is_when_its_process_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with closing(SqlStore("sqlite:///x.db")) as store:
+        identity = store.identity
+        store.close()
+        monkeypatch.chdir("elsewhere")
+        store.append([fact("a")])
+        assert store.identity == identity
+    assert list((tmp_path / "elsewhere").iterdir()) == []

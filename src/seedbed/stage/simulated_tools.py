@@ -1,4 +1,4 @@
-"""Stand-ins: what acts in place of tools outside live runs, so that nothing that is only tried changes the world."""
+"""Simulated tools: what acts in place of tools outside live runs, so that trying an agent changes nothing."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ FOUR_WAYS = (
 )
 
 
-class StandIns(dict[str, Tool]):
+class SimulatedTools(dict[str, Tool]):
     """The tools of a run in which nothing acts on the world."""
 
 
-def expect_stand_ins(tools: Iterable[Tool]) -> None:
-    """Raises SettingsError with all tools that change the world and have no stand-in."""
-    if lacking := [tool.name for tool in tools if lacks_stand_in(tool)]:
+def expect_simulated(tools: Iterable[Tool]) -> None:
+    """Raises SettingsError with all tools that change the world and cannot be simulated."""
+    if lacking := [tool.name for tool in tools if lacks_simulation(tool)]:
         actual = f"{', '.join(lacking)}, which would really change the world or send something out"
         raise SettingsError([Problem("tools", actual, "simulated or sandboxed tools outside live runs", FOUR_WAYS)])
 
 
-def lacks_stand_in(tool: Tool) -> bool:
+def lacks_simulation(tool: Tool) -> bool:
     return tool.changes and not tool.simulated and not tool.sandbox
 
 
@@ -43,8 +43,8 @@ def permits(playbook: Playbook, tool: Tool) -> bool:
 
 
 @asynccontextmanager
-async def standing_in(tools: Mapping[str, Tool]) -> AsyncIterator[StandIns]:
-    """The tools for one run outside the live ones: stand-ins where there are some; the others read, or refuse.
+async def simulated_tools(tools: Mapping[str, Tool]) -> AsyncIterator[SimulatedTools]:
+    """The tools for one run outside the live ones: simulated where that is possible; the others read, or refuse.
 
     The sandboxes are made now and left at the end of the block. Tools with the same one share it.
     """
@@ -52,7 +52,7 @@ async def standing_in(tools: Mapping[str, Tool]) -> AsyncIterator[StandIns]:
         made: dict[Callable[[], Any], Any] = {}
         for sandbox in dict.fromkeys(tool.sandbox for tool in tools.values() if tool.sandbox):
             made[sandbox] = await _entered(stack, sandbox)
-        yield StandIns({name: _stand_in(tool, made) for name, tool in tools.items()})
+        yield SimulatedTools({name: _simulated(tool, made) for name, tool in tools.items()})
 
 
 async def _entered(stack: AsyncExitStack, sandbox: Callable[[], Any]) -> Any:
@@ -71,7 +71,7 @@ async def _entered(stack: AsyncExitStack, sandbox: Callable[[], Any]) -> Any:
     return made
 
 
-def _stand_in(tool: Tool, made: Mapping[Callable[[], Any], Any]) -> Tool:
+def _simulated(tool: Tool, made: Mapping[Callable[[], Any], Any]) -> Tool:
     if tool.simulated:
         return _acting(tool, tool.simulated, "simulated")
     if tool.sandbox:
@@ -80,7 +80,7 @@ def _stand_in(tool: Tool, made: Mapping[Callable[[], Any], Any]) -> Tool:
         return tool
 
     async def refuse(**_: Any) -> None:
-        expect_stand_ins([tool])
+        expect_simulated([tool])
 
     return _acting(tool, refuse, "simulated")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from seedbed.evaluation.front import Front
+from seedbed.evaluation.pareto_front import Front
 from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import TableRow
 from seedbed.reports.page import PagePart, PageSection, PageTable, Prose, picture, section

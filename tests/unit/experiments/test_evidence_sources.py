@@ -14,8 +14,8 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.evaluate import evaluate
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import compare
+from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns, live, past_runs
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.sources import LiveTraffic, PastRuns, live, past_runs
 
 KNOWN = Dataset(tuple(Task(f"t{n}", {"n": n}, "no" if n % 2 else "yes") for n in range(12)))
 

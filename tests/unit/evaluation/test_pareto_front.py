@@ -12,11 +12,11 @@ from page_reader import Reader
 from seedbed.errors import SeedbedError
 from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.front import Front, front
+from seedbed.evaluation.pareto_front import Front, front
 from seedbed.evaluation.scorecard import Scorecard
 from seedbed.reports import markdown, page
-from seedbed.reports.front import figures, sections
 from seedbed.reports.page import ReportPage
+from seedbed.reports.pareto_front import figures, sections
 
 HOSTILE = '"><script>alert("x")</script>|# **bold**'
 

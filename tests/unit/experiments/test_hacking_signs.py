@@ -10,7 +10,7 @@ from loop_samples import numbers
 from release_samples import OLD, compared, kept
 
 from seedbed.errors import StoreDamaged
-from seedbed.experiments.signs import AnswerKey, Copying, Flattery, Length, Sign, TaskIndependent, signs
+from seedbed.experiments.hacking_signs import AnswerKey, Copying, Flattery, Length, Sign, TaskIndependent, signs
 from seedbed.experiments.verdict import Verdict
 
 
