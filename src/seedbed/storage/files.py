@@ -66,7 +66,7 @@ class FilesStore:
                 raise missing(self._folder)
             self._folder.mkdir(parents=True, exist_ok=True)
         self._writable = writable(self._folder)
-        self._lock = FileLock(self._folder / ".lock", thread_local=False, poll_interval=0.005)
+        self._lock = FileLock(self._folder / ".lock", mode=0o600, thread_local=False, poll_interval=0.005)
         self._journal = self._folder / "pending.json"
         self._facts = Facts()
         self._lengths: dict[str, int] = {}

@@ -193,3 +193,12 @@ def test_what_a_format_cannot_express_is_an_error(kept: str, seedbed: Seedbed) -
     done = seedbed("playbook", "export", kept, "--format", "strategy", "--json")
     assert (done.code, done.out) == (1, "")
     assert json.loads(done.err)["problems"]
+
+
+def test_the_schema_of_another_tool_names_unknown_keys(seedbed: Seedbed) -> None:
+    schema = seedbed("playbook", "schema", "--format", "mode").json
+    validator = Draft202012Validator(schema)
+    mode = {"structure": "sequential", "turns": 1, "prompts": [], "contextfrom": [], "requries": 1}
+    unknown = [each.message for each in validator.iter_errors(mode) if each.validator == "additionalProperties"]
+    assert "'contextfrom', 'requries' were unexpected" in unknown[0]
+    assert seedbed("playbook", "schema", "--format", "memo").code != 0
