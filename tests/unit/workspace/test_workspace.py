@@ -636,3 +636,15 @@ async def test_an_input_that_no_prompt_uses_is_warned_of(caplog: pytest.LogCaptu
     assert caplog.text == ""
     await its.run(plan, n=1, qualty="maximum")
     assert "inputs.qualty: found an input that no prompt uses" in caplog.text
+
+
+async def test_a_score_is_attached_to_its_run() -> None:
+    judges = {"quality": {"judge": "rubric", "model": "judge", "rubric": "Is it good?"}}
+    judge = {"use": "scripted", "args": {"replies": {".": "verdict: 4"}}}
+    its = in_memory(models={"judge": judge, **BEST}, metrics=judges)
+    asked = [{"name": "one", "role": "a", "prompt": "{n}"}]
+    run = await its.run(Playbook.from_document({"roles": {"a": {"model": "small"}}, "steps": asked}), n=1)
+    quality = await its.runs.score(run, "quality")
+    exact = await its.runs.score(run.id, "exact_match", expected="small")
+    assert (quality.value, exact.value) == (0.75, 1.0)
+    assert its.runs.scores(run) == {"quality": 0.75, "exact_match": 1.0}
