@@ -17,10 +17,9 @@ from typer.models import OptionInfo
 from seedbed.cli import output
 from seedbed.cli.output import Column
 from seedbed.errors import DocumentError, PlaybookError, Problem, SettingsError
-from seedbed.playbooks import builtin
 from seedbed.reports.numbers import counted
 from seedbed.workspace import Workspace, find_file, open_workspace
-from seedbed.workspace.resources import is_playbook_file
+from seedbed.workspace.resources import is_in_a_file
 
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -60,8 +59,7 @@ class Invocation:
         try:
             find_file(self.workspace)
         except SettingsError:
-            is_here = [is_playbook_file(name) or name in builtin.FILES or Path(name).exists() for name in names]
-            if self.workspace or not all(is_here):
+            if self.workspace or not all(map(is_in_a_file, names)):
                 raise
             with closing(open_workspace(store="memory:")) as space:
                 yield space

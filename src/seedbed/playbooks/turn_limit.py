@@ -47,14 +47,14 @@ def with_turns(playbook: Playbook, turns: int) -> Playbook:
 
 def _first(steps: list[Json], turns: int) -> tuple[list[Json], list[str]]:
     """The first steps, and their names."""
-    kept: list[Json] = []
+    first: list[Json] = []
     names: list[str] = []
     for item in steps:
         inner = item.get("together", [item])[: turns - len(names)]
         if inner:
-            kept.append({"together": inner} if "together" in item else item)
+            first.append({"together": inner} if "together" in item else item)
             names += [step["name"] for step in inner]
-    return kept, names
+    return first, names
 
 
 def _without_lost_paths(content: dict[str, Any]) -> Json:

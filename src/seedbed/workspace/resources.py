@@ -21,7 +21,7 @@ from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import is_number, is_whole
-from seedbed.playbooks.warnings import foreign_program, idle_rules, unused_inputs
+from seedbed.playbooks.warnings import foreign_program, idle_rules, unknown_tools, unused_inputs
 from seedbed.plugins import load, unknown
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.notices import SpendingNotice
@@ -295,10 +295,11 @@ class FileChecker:
 
     def check(self, file: Path) -> tuple[Import, list[Problem]]:
         """What is in a file, and what is probably not meant in it. Raises PlaybookError."""
-        document = load_file(file)
+        document = load_file(shipped_file(file))
         unclear = [*document.warnings, *foreign_program(document.playbook, self.programs)]
-        if document.playbook.rules.all():
-            unclear += [*self.unknown, *(idle_rules(document.playbook, self.tools) if self.tools else ())]
+        if document.playbook.rules.all() or document.playbook.named_tools:
+            unclear += self.unknown or unknown_tools(document.playbook, self.tools)
+            unclear += idle_rules(document.playbook, self.tools) if self.tools else ()
         return document, unclear
 
 
@@ -329,6 +330,16 @@ def store_url(settings: Settings) -> str:
 
 def is_playbook_file(name: Path | str) -> bool:
     return Path(name).suffix in (".yaml", ".yml", ".json", *documents.PLAIN_TEXTS)
+
+
+def is_in_a_file(name: str) -> bool:
+    """Whether a playbook can be read without a workspace."""
+    return is_playbook_file(name) or name in builtin.FILES or Path(name).exists()
+
+
+def shipped_file(file: Path) -> Path:
+    """The file, or that of a dialogue that ships with seedbed if there is none and it has this name."""
+    return file if file.exists() else builtin.FILES.get(str(file), file)
 
 
 def _playbook_name(name: object) -> str:

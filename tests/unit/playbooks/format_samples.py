@@ -205,6 +205,8 @@ PROFILES = st.tuples(
         performance=st.dictionaries(NAMES, JSON, max_size=3),
         metadata=st.dictionaries(NAMES, JSON, max_size=2),
         num_workers=st.integers(1, 9),
+        max_debate_rounds=st.none() | st.integers(1, 9),
+        consensus_threshold=st.none() | st.floats(0, 1),
     ),
     ROLES,
     st.sampled_from(sorted(PLACED)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +12,8 @@ import typer
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import line
 from seedbed.errors import Problem, SettingsError
-from seedbed.playbooks import builtin
-from seedbed.playbooks.playbook import Playbook
 from seedbed.settings.schema import SCHEMA_FILE
+from seedbed.workspace.nouns.playbooks import builtin_playbooks
 from seedbed.workspace.resources import FILE
 
 app = typer.Typer(add_completion=False)
@@ -66,8 +65,9 @@ def init(
 
     Existing files are not overwritten.
     """
-    names = write_starter(folder, _files(source), dry_run=call.dry_run)
-    commands = [typed(*arguments) for arguments in (_next(source) if source else NEXT)]
+    files, following = _begin_with(source)
+    names = write_starter(folder, files, dry_run=call.dry_run)
+    commands = [typed(*arguments) for arguments in following]
     document = {"folder": str(folder), "files": names, "next": commands, "dry_run": call.dry_run}
     mark = ("would write ", "yellow") if call.dry_run else ("✓ wrote ", "bold green")
     parts = [line(mark, f"{folder / name}") for name in names]
@@ -78,20 +78,16 @@ def init(
     call.show(document, *parts)
 
 
-def _files(source: str | None) -> dict[str, str]:
-    """The files of a workspace that begins with a built-in dialogue, or of the starter."""
+def _begin_with(source: str | None) -> tuple[dict[str, str], Sequence[tuple[str, ...]]]:
+    """The files of a workspace that begins with a built-in dialogue, or of the starter, and what to try then."""
     if source is None:
-        return STARTER
-    if source not in builtin.FILES:
-        known = ", ".join(builtin.FILES)
-        raise typer.BadParameter(f"found {source!r}; expected one of: {known}", param_hint="--from")
-    return {**{name: STARTER[name] for name in SETTINGS}, f"{source}.yaml": str(builtin.FILES[source])}
-
-
-def _next(source: str) -> list[tuple[str, ...]]:
-    (name,) = Playbook.load(builtin.FILES[source]).inputs
-    file = f"{source}.yaml"
-    return [("playbook", "check", file), ("run", file, f"{name}={EXAMPLE}"), ("runs", "list")]
+        return STARTER, NEXT
+    known = {each["name"]: each for each in builtin_playbooks()}
+    if source not in known:
+        raise typer.BadParameter(f"found {source!r}; expected one of: {', '.join(known)}", param_hint="--from")
+    file, (name, *_) = f"{source}.yaml", known[source]["inputs"]
+    files = {**{each: STARTER[each] for each in SETTINGS}, file: str(known[source]["file"])}
+    return files, [("playbook", "check", file), ("run", file, f"{name}={EXAMPLE}"), ("runs", "list")]
 
 
 def write_starter(folder: Path, files: Mapping[str, str] = STARTER, *, dry_run: bool = False) -> list[str]:

@@ -14,7 +14,7 @@ from seedbed.cli.options import PLAYBOOK, Changes, Parallel, ProgramPath, RealTo
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import search as views
-from seedbed.evolution.plan import SearchOptions
+from seedbed.evolution.plan import Plan, SearchOptions
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import to_document
 from seedbed.workspace import Workspace
@@ -157,9 +157,7 @@ def evolve(
         plan = space.searches.plan(start, tasks, chosen)
         call.say_held_out(space, tasks)
         if call.dry_run:
-            expected = space.searches.estimate(plan)
-            document = {**views.plan_document(plan), "estimate": expected.document()}
-            call.show(document, views.plan_view(plan), run_views.estimate_line(expected, "at most "))
+            _show_plan(call, space, plan)
             return
         with views.watched(plan) as watch:
             work = space.searches.evolve(
@@ -179,6 +177,12 @@ def evolve(
     call.show({**to_document(view), "branch": branch}, views.view(view), *stays)
     call.say_written(result.report)
     raise typer.Exit(PASS if evolution.is_confirmed else INCONCLUSIVE)
+
+
+def _show_plan(call: Invocation, space: Workspace, plan: Plan) -> None:
+    expected = space.searches.estimate(plan)
+    document = {**views.plan_document(plan), "estimate": expected.document()}
+    call.show(document, views.plan_view(plan), run_views.estimate_line(expected, "at most "))
 
 
 def _newest(space: Workspace, start: Playbook) -> str:

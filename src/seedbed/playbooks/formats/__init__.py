@@ -23,6 +23,7 @@ from seedbed.storage.store import Json, canonical
 
 __all__ = [
     "FORMATS",
+    "SCHEMAS",
     "Import",
     "Note",
     "export",
@@ -32,7 +33,6 @@ __all__ = [
     "load_file",
     "load_foreign",
     "recognise",
-    "schema",
 ]
 
 
@@ -55,20 +55,12 @@ NATIVE = frozenset({"steps", "rules", "program", "locked", "demos", "inputs"})
 FORMATS: dict[str, DocumentFormat] = {each.FORMAT: each for each in (strategy, mode, profile, text)}
 
 
-def schema(name: str) -> Json:
-    """The JSON Schema of a format, in which a key that nobody knows is a mistake. Raises PlaybookError."""
-    documents_of: dict[str, type[imports.Foreign]] = {
-        strategy.FORMAT: strategy.Strategy,
-        mode.FORMAT: mode.ModeDocument,
-        profile.FORMAT: profile.Profile,
-    }
-    if name not in documents_of:
-        raise PlaybookError([Problem("format", shown(name), f"one of: {', '.join(documents_of)}")])
-    made = documents_of[name].model_json_schema()
-    for each in (made, *made.get("$defs", {}).values()):
-        if "properties" in each:
-            each["additionalProperties"] = False
-    return made
+SCHEMAS = {
+    strategy.FORMAT: strategy.Strategy.model_json_schema,
+    mode.FORMAT: mode.ModeDocument.model_json_schema,
+    profile.FORMAT: profile.ProfileFile.model_json_schema,
+}
+"""The JSON Schema of each format that has one."""
 
 
 def recognise(document: object, source: str = "") -> str:

@@ -24,7 +24,11 @@ from seedbed.storage.store import Digest, Json, digest
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A fact to append about a playbook: `change`, `score`, `parent` or `import`."""
+    """A fact to append about a playbook: `change`, `score`, `parent` or `import`.
+
+    An export also takes notes of kind `version`, each under the digest of a version: who made it, when, why and from
+    which version.
+    """
 
     kind: str
     key: str
@@ -68,6 +72,12 @@ def original(notes: Iterable[Note], format_name: str) -> Original | None:
     """The document in the newest `import` fact of this format; None if there is none."""
     bodies = [note.body for note in notes if note.kind == "import" and note.body["format"] == format_name]
     return Original(bodies[-1]["document"], bodies[-1]["source"], bodies[-1].get("parent")) if bodies else None
+
+
+def signature(version: Note) -> Json:
+    """Who made a version, when and why, under the keys that documents have for it."""
+    body = version.body
+    return {"created_at": body["at"], "created_by": body["by"], "description": body["because"]}
 
 
 # Names

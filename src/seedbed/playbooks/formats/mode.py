@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from seedbed import documents
 from seedbed.errors import PlaybookError, Problem, shown
-from seedbed.playbooks import warnings
+from seedbed.playbooks import builtin, warnings
 from seedbed.playbooks.formats import imports, turns
 from seedbed.playbooks.formats.imports import Foreign, Import, Note, Original, RefName, part
 from seedbed.playbooks.loading import SUFFIXES
@@ -143,7 +143,9 @@ def _parent(document: Json, source: str, chain: tuple[Path, ...]) -> Json | None
     path = next((candidate for candidate in tried if candidate.is_file()), None)
     if path is None:
         looked = ", ".join(each.name for each in tried)
-        raise PlaybookError([Problem("extends", shown(name), f"one of these files beside it: {looked}")], source)
+        remedy = f"A playbook with steps can extend {name}, which ships with seedbed." if name in builtin.FILES else ""
+        problem = Problem("extends", shown(name), f"one of these files beside it: {looked}", remedy)
+        raise PlaybookError([problem], source)
     chain = (*chain, here)
     if path in chain:
         circle = " → ".join(each.name for each in (*chain[chain.index(path) :], path))

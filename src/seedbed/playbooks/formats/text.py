@@ -32,7 +32,7 @@ def read(original: Original) -> Import:
 
 def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]) -> Json:
     system = next((role.system for role in playbook.roles.values()), "")
-    kept = {"roles": {name: {"system": system} for name in [*playbook.roles][:1]}}
-    imports.refuse_loss(playbook, Playbook.from_document(kept) if system.strip() else Playbook(), FORMAT)
+    written = {"roles": {name: {"system": system} for name in [*playbook.roles][:1]}}
+    imports.refuse_loss(playbook, Playbook.from_document(written) if system.strip() else Playbook(), FORMAT)
     unchanged = original and original.document["text"].removesuffix("\n") == system
     return original.document if original and unchanged else {"text": f"{system}\n"}

@@ -20,7 +20,7 @@ from seedbed.cli.views import playbook as views
 from seedbed.playbooks.library import Page, PlaybookFilter
 from seedbed.storage.store import short
 from seedbed.workspace import Workspace
-from seedbed.workspace.playbooks import builtin_playbooks, failed_text
+from seedbed.workspace.nouns.playbooks import builtin_playbooks, failed_text
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -128,20 +128,33 @@ def diff(
     call.show(document, *(map(views.change_view, changes) if changes else [line("no difference")]))
 
 
+CHANGE_KEYS = ("version", "date", "path", "from", "to", "reason")
+CHANGES = (
+    Column("version", lambda each: str(each["version"])),
+    Column("changed", lambda each: line((str(each["path"]).removeprefix("parameters."), "bold"))),
+    Column("from", lambda each: views.value_text(each["from"])),
+    Column("to", lambda each: views.value_text(each["to"])),
+    Column("because", lambda each: str(each["reason"] or ""), flexible=True),
+)
+
+
 @command(app)
 def log(
     call: Invocation,
     playbook: PlaybookName,
     moves: Annotated[bool, typer.Option("--moves", help="Show how the ref itself has moved.")] = False,
 ) -> None:
-    """Show a playbook's ancestors, newest first; with --moves, show what a ref has pointed to."""
+    """Show a playbook's ancestors, newest first, and its change log by version; with --moves, show what a ref has
+    pointed to."""
     with call.open() as space:
         if moves:
             lineage.show_moves(call, *space.playbooks.moves(playbook))
             return
         called = space.playbooks.names()
         ancestry = [space.playbooks.describe(entry, called) for entry in space.playbooks.ancestry(playbook)]
-    call.list("playbooks", ancestry, views.COLUMNS, "Nothing stored.")
+        changes = [{name: each.get(name) for name in CHANGE_KEYS} for each in space.playbooks.change_log(playbook)]
+    parts = [line(""), output.listing(CHANGES, changes)] if changes else []
+    call.show({"playbooks": ancestry, "changes": changes}, output.listing(views.COLUMNS, ancestry), *parts)
 
 
 @command(app)

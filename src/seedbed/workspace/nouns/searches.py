@@ -19,7 +19,8 @@ from seedbed.evolution.searches import Evolution, PastSearch, find_search, list_
 from seedbed.evolution.training import Training, TrainingStep, train
 from seedbed.reports.search.report import view_of
 from seedbed.reports.search.view import SearchView
-from seedbed.spending.account import Account, Budget
+from seedbed.spending.account import Account
+from seedbed.spending.budget import Budget
 from seedbed.spending.notices import SpendingNotice, reached_level
 from seedbed.storage.store import Json, digest, short
 from seedbed.workspace.execution import Execution, MetricChoice, Tasks, expect_order

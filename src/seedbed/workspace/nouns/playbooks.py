@@ -14,7 +14,8 @@ from seedbed.experiments.replay.history import OF
 from seedbed.experiments.verdict import lost_comparison
 from seedbed.playbooks import builtin, formats, loading, merging, specialised
 from seedbed.playbooks.changes import Change, diff
-from seedbed.playbooks.formats import Import, Note
+from seedbed.playbooks.formats import Import
+from seedbed.playbooks.formats.versions import recorded_notes
 from seedbed.playbooks.genes import distance, genes
 from seedbed.playbooks.library import Branch, Entry, Page, PlaybookFilter, names_a_playbook
 from seedbed.playbooks.merging import Merge, Resolver
@@ -26,10 +27,13 @@ from seedbed.release.assignment import unknown_channel
 from seedbed.reports.lineage import FamilyTree
 from seedbed.stage.program import Program
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, short
-from seedbed.workspace.resources import AnyPlaybook, Resources
+from seedbed.workspace.resources import AnyPlaybook, Resources, shipped_file
 
 FORMATS = ("yaml", "json", *formats.FORMATS)
 """What a playbook can be exported as: the first two are seedbed's own."""
+
+SCHEMAS = {"playbook": Playbook.file_schema, **formats.SCHEMAS}
+"""The JSON Schemas of playbook files, and of those of other tools."""
 
 RESOLVERS: Mapping[str, Resolver] = {"ours": merging.ours, "theirs": merging.theirs, "mean": merging.mean}
 """What settles a clash between two playbooks, by name."""
@@ -39,9 +43,6 @@ AnyResolver: TypeAlias = Resolver | str | Mapping[str, Any]
 
 RECENT = 20
 """How many of the newest playbooks a tree starts from where nothing has a name."""
-
-NOTES = ("change", "score", "parent", "import")
-"""The kinds of fact that come with a foreign document."""
 
 
 class Playbooks:
@@ -89,6 +90,14 @@ class Playbooks:
     ) -> tuple[Digest, Merge]:
         """Join two playbooks over their common ancestor. Raises MergeClash with every clash that nothing settles."""
         return self.library.merge(ours, theirs, because=because, resolvers=[*map(_resolver, resolvers)])
+
+    def siblings(self, ours: str, theirs: str) -> list[str]:
+        """The other active branches that grew from the common ancestor of two playbooks."""
+        base = self.library.common_ancestor(self.library.find(ours), self.library.find(theirs))
+        others = [
+            each for each in self.library.branches() if each.state == "active" and each.name not in (ours, theirs)
+        ]
+        return [each.name for each in others if base in {entry.digest for entry in self.library.ancestry(each.digest)}]
 
     def name(self, name: str, playbook: AnyPlaybook, *, because: str) -> Ref:
         """Point a branch, or any other ref, at a playbook."""
@@ -219,14 +228,21 @@ class Playbooks:
     # Files of other tools
 
     def import_foreign(self, foreign: Import, *, because: str) -> Digest:
-        """Store a playbook that was written for another tool, with its names and its history."""
+        """Store a playbook that was written for another tool, with its names and its history.
+
+        An earlier import of the same document, by a seedbed that read it otherwise, is its parent and keeps its
+        version.
+        """
         store = self._resources.store
         known = [store.ref(str(note.body.get("ref", ""))) for note in foreign.facts if note.kind == "parent"]
-        parents = [str(ref.target) for ref in known if ref]
+        keys = [note.key for note in foreign.facts if note.kind == "import"]
+        earlier = [fact.subject for key in keys for fact in store.facts(Query(kind="import", key=key))]
+        parents = [*earlier, *(str(ref.target) for ref in known if ref)]
         digest = self.library.keep(foreign.playbook, because=because, parents=parents, how="imported")
         # Versions first: they may be refused, and then no other name has moved.
         for name, to in foreign.refs.items():
-            if name.startswith("versions/"):
+            current = store.ref(name)
+            if name.startswith("versions/") and not (current and current.target in earlier):
                 _, series, number = name.split("/")
                 self.library.version(series, number, of=to, because=because)
         for name, to in foreign.refs.items():
@@ -245,21 +261,13 @@ class Playbooks:
         if to in ("yaml", "json"):
             return chosen.digest, chosen.document()
         called = self.names().get(chosen.digest, [])
-        return chosen.digest, formats.export(chosen, to, self._notes(chosen.digest), called)
+        return chosen.digest, formats.export(chosen, to, recorded_notes(self.library, chosen.digest), called)
 
-    def _notes(self, digest: Digest) -> list[Note]:
-        """What was recorded about a playbook and its ancestors, oldest first."""
-        try:
-            self.library.entry(digest)
-        except NotFound:
-            return []
-        facts = [
-            fact
-            for entry in self.library.ancestry(digest)
-            for kind in NOTES
-            for fact in self._resources.store.facts(Query(kind=kind, subject=entry.digest))
-        ]
-        return [Note(fact.kind, fact.key, fact.body) for fact in sorted(facts, key=lambda fact: fact.number)]
+    def change_log(self, playbook: AnyPlaybook) -> list[Json]:
+        """The changes to the parameters of each version, newest first: of imported documents, and those made here."""
+        notes = recorded_notes(self.library, self._resources.playbook(playbook).digest)
+        changes = [note.body for note in notes if note.kind == "change"]
+        return sorted(changes, key=lambda change: change["date"] or "", reverse=True)
 
     # Specialised playbooks
 
@@ -307,11 +315,6 @@ def read_foreign(file: Path) -> Import:
     return formats.load_foreign(file)
 
 
-def file_schema(name: str | None = None) -> Json:
-    """The JSON Schema of playbook files, or of those of another tool. Raises PlaybookError."""
-    return formats.schema(name) if name else Playbook.file_schema()
-
-
 def builtin_playbooks() -> list[Json]:
     """The dialogues that ship with seedbed: their names, their inputs, and what they do."""
     loaded = {name: Playbook.load(file) for name, file in builtin.FILES.items()}
@@ -322,6 +325,7 @@ def builtin_playbooks() -> list[Json]:
             "steps": len([*each.all_steps()]),
             "about": each.meta["about"],
             "playbook": each.digest,
+            "file": str(builtin.FILES[name]),
         }
         for name, each in loaded.items()
     ]
@@ -329,7 +333,7 @@ def builtin_playbooks() -> list[Json]:
 
 def explain(file: Path, changes: Mapping[str, Any] | None = None) -> tuple[Digest, list[Json]]:
     """The digest of a playbook file, and each value with the file and line it came from. Raises PlaybookError."""
-    values = dict(changes or {})
+    values, file = dict(changes or {}), shipped_file(file)
     loaded = loading.load(file, values)
     explained = [
         {"path": path, "value": value, "origin": loaded.origins.get(path, str(file))}
