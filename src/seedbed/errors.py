@@ -81,11 +81,11 @@ class Problem:
         path, is_problem, rest = text.partition(": found ")
         if "; expected " not in rest:
             path, is_problem, rest = "", "found " if text.startswith("found ") else "", text.removeprefix("found ")
-        found, has_more, more = rest.partition("; expected ")
+        value, has_more, more = rest.partition("; expected ")
         if not (is_problem and has_more):
             return cls("", text, "")
         expected, _, remedy = more.partition(". ")
-        return cls(path, found, expected, remedy)
+        return cls(path, value, expected, remedy)
 
 
 class SeedbedError(Exception):

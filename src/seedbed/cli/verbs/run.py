@@ -104,8 +104,10 @@ def run(
             if call.dry_run:
                 _show_estimate(call, space, chosen)
                 return
-            limits: Any = {"max_cost_usd": how.max_cost, "quality": how.quality}
-            work = space.run(chosen, key=how.key, seed=how.seed, on_event=watch, **limits, **task)
+            best: Any = how.quality  # a wrong one is refused there
+            work = space.run(
+                chosen, key=how.key, seed=how.seed, max_cost_usd=how.max_cost, quality=best, on_event=watch, **task
+            )
         with going_on(lambda: f"seedbed run --resume {how.resume or space.runs.latest_here()}"):
             done = wait_for(work)
     printed = how.stream and done.turns and done.turns[-1].text == done.output
