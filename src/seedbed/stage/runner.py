@@ -285,8 +285,7 @@ class Runner:
             recorder = await off_loop(self._resumed, run)
 
     def _resumed(self, run: str, source: ReplaySource | None = None, *, complete: bool = False) -> Recorder:
-        """The record of a run to continue."""
-        leave_all(self._left)  # it may be among them
+        leave_all(self._left)  # the run to continue may be among them
         cassette = partial(load_cassette, self.library)
         return resumed(self.journal, run, self.library.by, cassette, source, complete=complete)
 
