@@ -214,11 +214,10 @@ class Runner:
 
     def identity(self, playbook: Playbook) -> Json:
         """All but the playbook that decides what its runs are: models, source, tools and rules beyond its own."""
-        identity = self.model_identities(playbook)
+        identity = self.model_identities(playbook) | self._tool_sources.identity(self.tools, playbook)
         listed = self._tool_sources.listed() if playbook.program else ()
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
-        identity |= self._tool_sources.identity(self.tools, playbook)
         if reaches_tools(playbook, self.library):
             if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
                 identity["stand-ins"] = simulated  # stored scores are found by this key
