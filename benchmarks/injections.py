@@ -27,7 +27,8 @@ from seedbed.errors import ActionForbidden, PlaybookError, RunError
 from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run_start import RunStart
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tools import Tool, toolbox
 from seedbed.storage.memory import MemoryStore

@@ -15,7 +15,7 @@ import csv
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import get_args
@@ -207,6 +207,22 @@ def share_of_best(train: Sequence[Row], test: Sequence[Row], seeds: int) -> None
         print(row, flush=True)
 
 
+def rare_types(train: Sequence[Row], test: Sequence[Row], seeds: int, prompts: int = 400) -> None:
+    """What it costs to tell many types of task apart that are the same: prompts get a type by chance."""
+    print(f"\n| types, drawn by chance | mean score of {prompts} prompts | 95 % interval |\n|---|---:|---:|")
+    play = routed(models(train), "maximum")
+    for types in (1, 8, 57):
+        means = np.array(
+            [
+                statistics.fmean(play([replace(row, kind=f"type {rng.randrange(types)}") for row in rows], seed).scores)
+                for seed, rows in enumerate(dialogues(test, seeds, prompts))
+                for rng in (random.Random(f"types/{seed}"),)
+            ]
+        )
+        low, high = bootstrap(lambda d, m=means: m[d].mean(1), seeds)
+        print(f"| {types} | {means.mean():.3f} | {low:.3f} to {high:.3f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder with the files of RouterBench")
@@ -231,6 +247,7 @@ def main() -> None:
         given.seeds,
     )
     share_of_best(train, test, min(given.seeds, 50))
+    rare_types(train, test, min(given.seeds, 50))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import shutil
 import sqlite3
 import statistics
@@ -24,9 +25,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-
-from sqlalchemy import event
 
 from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Content, Digest, Fact, Query, digest
@@ -113,19 +113,33 @@ class Bare:
 
     def __init__(self, store: SqlStore, connection: Any) -> None:
         self.connection = connection
-        self._engine = store._engine
+        self._database: Any = store._database
 
     def again(self, work: Callable[[], object]) -> Callable[[], object]:
         """The statements of some work, to be sent bare."""
         sent: list[tuple[str, Any]] = []
+        connect = self._database.connect
 
-        def listen(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: bool) -> None:
-            sent.append((statement, parameters))
+        @contextmanager
+        def watched() -> Iterator[SimpleNamespace]:
+            with connect() as db:
 
-        event.listen(self._engine, "before_cursor_execute", listen)
+                def execute(sql: str, parameters: Any = ()) -> Any:
+                    sent.append((self._marked(sql, parameters), parameters))
+                    return db.execute(sql, parameters)
+
+                yield SimpleNamespace(execute=execute)
+
+        self._database.connect = watched
         work()
-        event.remove(self._engine, "before_cursor_execute", listen)
+        self._database.connect = connect
         return lambda: [self.connection.execute(*each).fetchall() for each in sent]
+
+    def _marked(self, sql: str, parameters: Any) -> str:
+        """The statement with parameters as its driver marks them."""
+        if self._database.dialect == "sqlite" or not isinstance(parameters, dict):
+            return sql
+        return re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from seedbed.evaluation.cells import Cell
+from seedbed.evolution.optimizers.registry import SearchInputs
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.genes import genes, with_genes
 
@@ -39,3 +40,8 @@ class Steps:
 
     async def tell(self, cells: Sequence[Cell]) -> None:
         """Nothing to do: the pool already has them."""
+
+
+def steps(inputs: SearchInputs, *, gene: str, share: float = 0.1) -> Steps:
+    """The optimizer by its name: `--optimizer "steps(gene='parameters.bold')"`."""
+    return Steps(gene, share=share)

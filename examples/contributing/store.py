@@ -97,6 +97,11 @@ class JsonFileStore:
             new.replace(self._path)
 
 
+def open_url(url: str) -> JsonFileStore:
+    """The store at a URL such as json:notes.json."""
+    return JsonFileStore(Path(url.partition(":")[2]))
+
+
 def _fact(written: Json) -> Fact:
     tuples = {name: tuple(written[name]) for name in ("parents", "tags")}
     return Fact(**{**written, **tuples, "at": datetime.fromisoformat(written["at"])})

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from seedbed.evolution.plan import SearchOptions
     from seedbed.evolution.searches import Evolution
     from seedbed.evolution.training import Training
+    from seedbed.experiments.evidence_sources import live, past_runs
     from seedbed.experiments.options import Comparing
     from seedbed.experiments.proof.evidence_file import verify_evidence
-    from seedbed.experiments.sources import live, past_runs
     from seedbed.experiments.verdict import Verdict
     from seedbed.playbooks.changes import diff
     from seedbed.playbooks.genes import genes, with_genes
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from seedbed.settings import Settings
     from seedbed.stage.tools import Tool, tool
     from seedbed.workspace.blocking import open_blocking
+    from seedbed.workspace.opening import open_workspace as open  # noqa: A004 - seedbed.open reads well
     from seedbed.workspace.workspace import Workspace
-    from seedbed.workspace.workspace import open_workspace as open  # noqa: A004 - seedbed.open reads well
 
 _HOMES = {
     "BestOf": "seedbed.evolution.optimizers.best_of",
@@ -50,11 +50,11 @@ _HOMES = {
     "Workspace": "seedbed.workspace.workspace",
     "diff": "seedbed.playbooks.changes",
     "genes": "seedbed.playbooks.genes",
-    "live": "seedbed.experiments.sources",
+    "live": "seedbed.experiments.evidence_sources",
     "metric": "seedbed.evaluation.metrics.metric",
-    "open": "seedbed.workspace.workspace:open_workspace",
+    "open": "seedbed.workspace.opening:open_workspace",
     "open_blocking": "seedbed.workspace.blocking",
-    "past_runs": "seedbed.experiments.sources",
+    "past_runs": "seedbed.experiments.evidence_sources",
     "tool": "seedbed.stage.tools",
     "verify_evidence": "seedbed.experiments.proof.evidence_file",
     "with_genes": "seedbed.playbooks.genes",

@@ -23,6 +23,7 @@ MAX_BYTES = 5_000_000
 MAX_DEPTH = 60
 MAX_VALUES = 500_000
 LONGEST_CELL = 300
+PLAIN_TEXTS = (".txt", ".md")
 
 _SCALARS = {
     "null": re.compile(r"^(?:~|null|Null|NULL|)$"),
@@ -49,7 +50,10 @@ def file_path(path: object, what: str, error: type[DocumentError]) -> Path:
 
 
 def read(path: Path | str, error: type[DocumentError]) -> Document:
-    """Parse a YAML or JSON file. Raises `error` with what is wrong and how to correct it."""
+    """Parse a YAML or JSON file; a plain text is a mapping with it under `text`.
+
+    Raises `error` with what is wrong and how to correct it.
+    """
     path = file_path(path, "a YAML or JSON file", error)
     try:
         size = path.stat().st_size
@@ -64,6 +68,8 @@ def read(path: Path | str, error: type[DocumentError]) -> Document:
         _refuse(error, str(path), f"byte {wrong.start}", "a byte that is not UTF-8", "UTF-8 text", "Save it as UTF-8.")
     except OSError as wrong:
         _refuse(error, str(path), "file", wrong.strerror or "an unreadable file", "a readable file")
+    if path.suffix in PLAIN_TEXTS:
+        return Document({"text": text}, str(path))
     return parse(text, str(path), error, as_json=path.suffix == ".json")
 
 

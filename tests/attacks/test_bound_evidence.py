@@ -20,9 +20,11 @@ import seedbed
 from seedbed import Workspace
 from seedbed.errors import SeedbedError, StoreDamaged
 from seedbed.experiments.proof import evidence_file
+from seedbed.experiments.proof.evidence_file import export_evidence
 from seedbed.settings import Settings
 from seedbed.storage import open_store
 from seedbed.storage.encryption import EncryptedStore, MasterKey
+from seedbed.storage.memory import MemoryStore
 from seedbed.storage.signing import SigningKey
 
 KEY = b64encode(bytes(range(32))).decode()
@@ -72,7 +74,7 @@ async def test_a_score_that_does_not_follow_from_the_output_is_named(database: P
         verdict = await space.compare(OLD, NEW, on=tasks(range(30)))
     edit(database, "UPDATE facts SET value = 1 - value WHERE kind = 'cell'")
     with closing(opened(database)) as space:
-        assert "by its output" in problems(space, verdict.experiment)
+        assert "by its run" in problems(space, verdict.experiment)
 
 
 @pytest.mark.parametrize("column", ["value", "subject", "at", "by", "tags", "parents", "commitment"])
@@ -216,6 +218,25 @@ async def test_what_somebody_did_in_the_name_of_another_is_found(database: Path)
 async def test_a_release_in_the_name_of_another_is_found_before_there_is_any_verdict(database: Path) -> None:
     with closing(await serve_old(signing(database, None, {"eve": SigningKey.new().public}))) as space:
         assert "found no signature; expected one by eve" in "\n".join(map(str, space.experiments.verify()[""]))
+
+
+async def test_a_file_of_an_invented_store_lacks_the_signatures_of_those_whom_it_names(tmp_path: Path) -> None:
+    """Everything in the file fits together: somebody made up the whole store, in the name of eve."""
+    eve, path, store = SigningKey.new(), tmp_path / "invented.evidence", MemoryStore()
+    with closing(await serve_old(world([], [*range(100)], store=store))) as space:
+        verdict = await space.compare(OLD, NEW, on=tasks(range(30)))
+        space.experiments.export_evidence(verdict.experiment, path)
+    assert seedbed.verify_evidence(path).problems == ()
+    found = "\n".join(map(str, seedbed.verify_evidence(path, signers={"eve": eve.public}).problems))
+    for kind in ("comparison", "attempt", "move"):
+        assert f"{kind} fact " in found
+    assert "found no signature; expected one by eve" in found
+    other = seedbed.verify_evidence(path, signers={"ann": SigningKey.new().public}).problems
+    assert ["found one by eve; expected one by ann" in str(each) for each in other] == [True]
+    eve.sign(store, by="eve")
+    signed = export_evidence(store, verdict.experiment, tmp_path / "signed.evidence")
+    assert seedbed.verify_evidence(signed, signers={"eve": eve.public}).problems == ()
+    assert seedbed.verify_evidence(signed, signers={"eve": SigningKey.new().public}).problems
 
 
 async def test_an_end_that_was_cut_off_is_missed_by_the_head_that_was_kept(database: Path) -> None:

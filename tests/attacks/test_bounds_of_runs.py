@@ -1,4 +1,4 @@
-"""Runs that have something else do what their rules forbid: rules, money and stand-ins bind everything below a run."""
+"""Runs that have something else do what their rules forbid: rules, money and simulated tools bind every run below."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seedbed import Dataset, Playbook, Task, Workspace, tool
 from seedbed.errors import ActionForbidden, BudgetSpent
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
-from seedbed.workspace.runs import Runs
+from seedbed.workspace.nouns.runs import Runs
 
 refunded: list[str] = []
 pretended: list[str] = []

@@ -69,6 +69,15 @@ async def test_rolling_out_again_and_again_gets_stricter_each_time(space: Worksp
     assert (on_tasks.mode, on_tasks.attempt) == ("confirmatory", 4)
 
 
+async def test_the_certificate_of_a_live_verdict_lists_all_attempts(space: Workspace) -> None:
+    await space.compare(OLD, agent("old", parameters={"x": 1}), on=tasks(range(30)))
+    look(space)
+    await rated(space)
+    verdict = look(space)
+    proof = space.experiments.certificate(verdict.experiment)
+    assert [(each.number, each.finding) for each in proof.attempts] == [(1, "inconclusive"), (2, "superior")]
+
+
 async def test_a_metric_chosen_after_the_outcomes_releases_nothing(space: Workspace) -> None:
     await rated(space, metric="thumbs")
     verdict = look(space, metric="thumbs")

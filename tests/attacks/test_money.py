@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from typing import Any
 import pytest
 
 import seedbed
-from model_server import Answer, ModelServer, serving
-from seedbed.errors import ModelUnavailable, QuotaSpent, SeedbedError, SettingsError
+from model_server import Answer, ModelServer, Request, serving
+from seedbed.errors import ModelUnavailable, QuotaSpent, SeedbedError, SettingsError, Stopped
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Failure, RunEvent
+from seedbed.runs.run_start import RunStart
 from seedbed.settings import Quota, Settings
 from seedbed.spending.quota import Spending
+from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact
 from seedbed.workspace import Workspace
@@ -258,40 +261,152 @@ async def test_a_quota_counts_the_runs_of_other_workspaces_on_the_same_store() -
         await two.run(plan(), q="4")
 
 
-def test_of_processes_that_start_at_once_the_first_in_the_store_count() -> None:
+async def test_of_processes_that_start_at_once_the_first_in_the_store_count() -> None:
     store, settings = MemoryStore(), Settings(quota=Quota(runs_per_day=1))
     one, two = Spending(settings, store, lambda: NOON), Spending(settings, store, lambda: NOON)
-    first, second = one.start("r1"), two.start("r2")  # neither has seen the other
+    first, second = await one.start("r1"), await two.start("r2")  # neither has seen the other
     for run in ("r2", "r1"):
         store.append([Fact(kind="start", key=run, subject="p", at=NOON, by="ada", body={"parent": ""})])
-    two.confirm(second)
+    await second.confirm()
     with pytest.raises(QuotaSpent, match="1 runs within a day"):
-        one.confirm(first)
+        await first.confirm()
 
 
-def test_a_run_that_is_resumed_counts_once_with_all_that_it_cost() -> None:
+async def test_a_run_that_is_resumed_counts_once_with_all_that_it_cost() -> None:
     store, settings = MemoryStore(), Settings(quota=Quota(runs_per_day=2, usd_per_day=1.0))
     spending = Spending(settings, store, lambda: NOON)
     for number, usd in enumerate((0.3, 0.4), 1):
-        first = spending.start("r1")
+        share = await spending.start("r1")
+        share.settle(await share.reserve(usd, usd, "ada"), usd)
         key, parent = "r1" if number == 1 else f"r1@{number}", {"parent": "", "turns": 1}
         store.append([Fact(kind="start", key="r1", subject="p", at=NOON, by="ada", body=parent)])
         store.append([Fact(kind="run", key=key, subject="p", at=NOON, by="ada", body=parent, value=usd)])
-        spending.end(first, usd)
+        await share.end("ada")
     for each in (spending, Spending(settings, store, lambda: NOON)):
-        each.start("r2").usd = 0.4
-        with pytest.raises(QuotaSpent, match=r"2 runs within a day; .* \$1\.10 spent within a day"):
-            each.start("r3")
+        share = await each.start("r2")
+        with pytest.raises(QuotaSpent, match=r"\$0\.70 of \$1\.00 within a day"):
+            await share.reserve(0.4, 0.4, "ada")
+    store.append([Fact(kind="start", key="r2", subject="p", at=NOON, by="ada", body={"parent": ""})])
+    with pytest.raises(QuotaSpent, match="2 runs within a day"):
+        await Spending(settings, store, lambda: NOON).start("r3")
 
 
-def test_a_quota_in_money_counts_what_other_processes_paid() -> None:
+async def test_a_quota_in_money_counts_what_other_processes_paid() -> None:
     store, settings = MemoryStore(), Settings(quota=Quota(usd_per_day=1.0))
     spending = Spending(settings, store, lambda: NOON)
-    spending.start("mine")
+    await spending.start("mine")
     for key, usd in (("theirs", 0.6), ("theirs@2", 0.5)):
         store.append([Fact(kind="run", key=key, subject="p", at=NOON, by="bob", body={"turns": 1}, value=usd)])
     with pytest.raises(QuotaSpent, match=r"\$1\.10 spent within a day"):
-        spending.start("another")
+        await spending.start("another")
+
+
+QUOTA = 20.0
+
+
+async def settled(work: Awaitable[Any]) -> Any:
+    """What it returns or raises."""
+    return (await asyncio.gather(work, return_exceptions=True))[0]
+
+
+def honest(bills: list[float], tokens: int) -> Callable[[Request], Answer]:
+    """A provider whose answers have so many tokens if they may, and that bills what it says."""
+
+    def answer(request: Request) -> Answer:
+        written = min(tokens, request["max_tokens"])
+        bills.append((10 + written) * PRICES[0] / 1_000_000)
+        return usage(prompt_tokens=10, completion_tokens=written)
+
+    return answer
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_runs_under_way_in_several_processes_never_pass_a_quota_in_money_together(
+    kind: str, tmp_path: Path
+) -> None:
+    bills: list[float] = []
+    with serving(script=honest(bills, 500)) as server:  # half a dollar each
+        models = cards(server, usd_per_million=PRICES)
+        settings = Settings.model_validate({"models": models, "quota": {"usd_per_day": QUOTA}})
+        url = f"sqlite:///{tmp_path / 'seedbed.db'}"
+        memory = MemoryStore()
+        spaces = [Workspace(settings, memory if kind == "memory" else open_store(url)) for _ in range(3)]
+        runs = [spaces[n % 3].run(plan(steps=4, max_tokens=1_000), q=str(n)) for n in range(30)]
+        done = await asyncio.gather(*runs, return_exceptions=True)
+        refused = [each for each in done if isinstance(each, BaseException)]
+        paid = sum(bills)
+        later = [await settled(spaces[0].run(plan(max_tokens=1_000), q=str(n))) for n in range(40)]
+        for space in spaces:
+            space.close()
+    assert refused
+    assert all(isinstance(each, QuotaSpent) for each in (*refused, later[-1]))
+    assert QUOTA / 2 < paid <= QUOTA
+    assert sum(bills) <= QUOTA
+
+
+async def test_what_a_process_held_when_it_died_counts_as_spent() -> None:
+    store, settings = MemoryStore(), Settings(quota=Quota(usd_per_day=1.0))
+    died = await Spending(settings, store, lambda: NOON).start("r1")
+    await died.reserve(0.9, 0.9, "ada")
+    another = await Spending(settings, store, lambda: NOON).start("r2")
+    with pytest.raises(QuotaSpent):
+        await another.reserve(0.2, 0.2, "ada")
+
+
+async def test_a_program_that_catches_the_end_of_a_quota_has_no_completed_run() -> None:
+    async def stubborn(task: Any, stage: Any) -> str:
+        try:
+            return str((await stage.ask("a", task["q"])).text)
+        except QuotaSpent:
+            return "never mind"
+
+    with serving() as server:
+        models = cards(server, usd_per_million=PRICES)
+        settings = Settings.model_validate({"models": models, "quota": {"usd_per_day": 0.01}})
+        async with Workspace(settings, MemoryStore()) as space:
+            with pytest.raises(QuotaSpent, match="resume the run"):
+                await space.run(plan(), program=stubborn, q="why?")
+            (run,) = space.runs.recent()
+    assert (server.requests, run.status) == ([], "cost_limited")
+
+
+async def test_a_channel_and_each_of_its_users_have_quotas_of_their_own() -> None:
+    channels = {"production": {"quota": {"runs_per_day": 5}, "user_quota": {"runs_per_day": 2}, "require": []}}
+    store, settings = MemoryStore(), Settings.model_validate({"models": SCRIPTED, "channels": channels})
+    one, two = Workspace(settings, store), Workspace(settings, store)
+    await one.release(plan(), to="production", because="first")
+    for user in ("ada", "bob"):
+        await one.run("production", key=user, q="why?")
+        await two.run("production", key=user, q="why?")
+        with pytest.raises(QuotaSpent, match="this user of channel production: 2 runs within a day"):
+            await one.run("channels/production", key=user, q="why?")
+    await one.run("production", q="why?")
+    with pytest.raises(QuotaSpent, match="channel production: 5 runs within a day"):
+        await two.run("production", key="cyd", q="why?")
+    await two.run(plan(), q="why?")  # which is not on the channel
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_asking_a_model_by_hand_is_stopped_and_counts_against_a_quota(streamed: bool) -> None:
+    async def ask(space: Workspace) -> None:
+        if streamed:
+            [piece async for piece in space.models.stream("one", "why?", max_tokens=100)]
+        else:
+            await space.models.ask("one", "why?", max_tokens=100)
+
+    bills: list[float] = []
+    with serving(script=honest(bills, 90)) as server:  # a tenth of a dollar
+        models = cards(server, usd_per_million=PRICES)
+        settings = Settings.model_validate({"models": models, "quota": {"usd_per_day": 0.45}})
+        async with Workspace(settings, MemoryStore()) as space:
+            space.stop(because="enough")
+            with pytest.raises(Stopped):
+                await ask(space)
+            assert server.requests == []
+            space.stop(lift=True)
+            asked = [await settled(ask(space)) for _ in range(9)]
+    assert isinstance(asked[-1], QuotaSpent)
+    assert 0.35 <= sum(bills) <= 0.45
 
 
 SCRIPTED = {"one": {"use": "scripted", "args": {"replies": {".": "yes"}}}}

@@ -72,11 +72,16 @@ async def test_a_stop_halts_tools_and_searches_and_is_no_failure_of_an_agent() -
         return "paid"
 
     space.tools = [pay]
-    async with space.runs.recording(plan(), q="?") as stage:
+
+    async def stubborn(task: Any, stage: Any) -> str:
         space.stop(because="enough")
         with pytest.raises(Stopped):
             await stage.call("pay", to="bob")
-    assert used == []
+        return "it went on"
+
+    with pytest.raises(Stopped):
+        await space.run(plan(), program=stubborn, q="?")
+    assert (used, space.runs.recent()[0].status) == ([], "failed")
     tasks = seedbed.Dataset([seedbed.Task(str(n), {"q": str(n)}, "yes") for n in range(40)])
     for work in (space.evaluate(plan(), tasks), space.evolve(plan(), tasks, budget="200 runs")):
         with pytest.raises(Stopped, match="enough"):

@@ -1,4 +1,4 @@
-"""The playbooks of examples/dialogues: each is correct, runs to its end on a scripted model (some on the embedded one),
+"""The dialogues that ship: each is correct, runs to its end on a scripted model (some on the embedded one),
 and goes on after an interruption."""
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from langchain_core.outputs import ChatResult
 from pydantic import Field, PrivateAttr
 
 from seedbed.models.providers.scripted import ScriptedChat
+from seedbed.playbooks import builtin
 from seedbed.playbooks.playbook import Playbook, Together
 from seedbed.playbooks.prompts import placeholders
 from seedbed.runs.history import recall, recent
@@ -26,9 +27,8 @@ from seedbed.storage import open_store
 from seedbed.storage.store import Json, Store, digest
 from seedbed.workspace import Workspace
 
-FOLDER = Path(__file__).parents[2] / "examples" / "dialogues"
-SHIPPED = {"loop", "debate", "podcast", "pipeline", "dynamic", "research", "detective", "panel", "worker-reviewer"}
-NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+SHIPPED = {"loop", "debate", "podcast", "pipeline", "dynamic", "research", "critique", "panel"}
+NAMES = sorted(builtin.FILES)
 NO_DIGITS = str.maketrans("0123456789", "ghijklmnop")
 
 
@@ -68,7 +68,7 @@ class StepByStep(ScriptedChat):
 
 
 def shipped(name: str) -> Playbook:
-    return Playbook.load(FOLDER / f"{name}.yaml")
+    return Playbook.load(builtin.FILES[name])
 
 
 def script(playbook: Playbook) -> dict[str, str]:
@@ -120,18 +120,15 @@ def everywhere(store: Store) -> list[Turn]:
 def test_all_that_were_promised_are_there_and_check_clean() -> None:
     assert {*NAMES} == SHIPPED
     seedbed = Path(sys.executable).with_name("seedbed")
-    command = [str(seedbed), "playbook", "check", *(str(FOLDER / f"{name}.yaml") for name in NAMES)]
+    command = [str(seedbed), "playbook", "check", "--strict", *map(str, builtin.FILES.values())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("✓") == len(SHIPPED)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_says_first_when_to_use_it_and_the_readme_lists_it(name: str) -> None:
-    text = (FOLDER / f"{name}.yaml").read_text()
-    assert re.match(r"# Use it \w+", text)
-    steps = len(list(shipped(name).all_steps()))
-    assert re.search(rf"^\| \[{name}\]\({name}\.yaml\) \|.*\| {steps} \|", (FOLDER / "README.md").read_text(), re.M)
+def test_the_docs_list_each() -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "dialogues.md").read_text()
+    assert [name for name in NAMES if f"| `{name}` | {shipped(name).inputs[0]} |" not in docs] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -157,9 +154,9 @@ async def test_each_runs_as_planned_with_what_is_together_under_way_at_the_same_
         ("debate", {"reply_for": "Position: yes, buy.", "reply_against": "Position: no, wait."}, 3),
         ("dynamic", {"objections": "As far as I see nothing is  wrong."}, 1),
         ("dynamic", {"draft": "It was the wind.", "objections": "Which wind was it?"}, 3),
-        ("worker-reviewer", {"review": "Well done: 8/10."}, 1),
-        ("worker-reviewer", {"review": "Nothing must change."}, 1),
-        ("worker-reviewer", {"review": "The end must change: 7/10."}, 3),
+        ("critique", {"review": "Well done: 8/10."}, 1),
+        ("critique", {"review": "Nothing must change."}, 1),
+        ("critique", {"review": "The end must change: 7/10."}, 3),
     ],
 )
 async def test_rounds_end_when_they_have_come_to_something(name: str, says: dict[str, str], spoken: int) -> None:
@@ -179,7 +176,7 @@ async def test_who_contradict_each_other_for_good_are_told_apart_from_who_agree(
 
 
 async def test_in_later_rounds_the_thinker_hears_the_critic_and_the_worker_the_reviewer() -> None:
-    for name, speaker, other in (("dynamic", "draft", "objections"), ("worker-reviewer", "work", "review")):
+    for name, speaker, other in (("dynamic", "draft", "objections"), ("critique", "work", "review")):
         _, run = await performed(name)
         heard = [text for turn in run.turns if turn.step == speaker for _, text in turn.messages]
         said = [turn.text for turn in run.turns if turn.step == other]
@@ -241,7 +238,7 @@ def asked(space: Workspace) -> list[str]:
 async def test_each_runs_on_the_embedded_model(name: str) -> None:
     # A few words are enough to see every step speak and be heard.
     short = {f"roles.{role}.max_tokens": 5 for role in shipped(name).roles}
-    playbook = Playbook.load(FOLDER / f"{name}.yaml", short)
+    playbook = Playbook.load(builtin.FILES[name], short)
     models = {"local": {"use": "embedded", "args": {"template": "chat"}}}
     space = Workspace(Settings.model_validate({"by": "ada", "models": models}), open_store("memory:"))
     run = await space.run(playbook, seed=1, **inputs(playbook))

@@ -16,8 +16,8 @@ import seedbed
 from model_server import Answer, ModelServer, Request, serving
 from seedbed import Dataset, ExactMatch, Playbook, Task, Workspace
 from seedbed.errors import BudgetSpent
+from seedbed.experiments.evidence_sources import PastRuns, past_runs
 from seedbed.experiments.proof.certificate import certificate, verify
-from seedbed.experiments.sources import PastRuns, past_runs
 from seedbed.settings import Settings
 from seedbed.storage.store import Query, Store
 

@@ -35,7 +35,8 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.rules import Rules
 from seedbed.runs.history import recent
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run_start import RunStart
 from seedbed.settings import Settings
 from seedbed.stage.confirmation import answer, find, questions
 from seedbed.stage.stage import Stage, StageOptions

@@ -19,7 +19,7 @@ from seedbed.cli.output import Column
 from seedbed.errors import DocumentError, PlaybookError, Problem, SettingsError
 from seedbed.reports.numbers import counted
 from seedbed.workspace import Workspace, find_file, open_workspace
-from seedbed.workspace.resources import is_playbook_file
+from seedbed.workspace.resources import is_in_a_file
 
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -55,11 +55,11 @@ class Invocation:
 
     @contextmanager
     def open_for_files(self, *names: str) -> Iterator[Workspace]:
-        """The workspace, or an empty one in memory where there is none and all the names are files."""
+        """The workspace, or an empty one in memory where there is none and all the names are files or built in."""
         try:
             find_file(self.workspace)
         except SettingsError:
-            if self.workspace or not all(is_playbook_file(name) or Path(name).exists() for name in names):
+            if self.workspace or not all(map(is_in_a_file, names)):
                 raise
             with closing(open_workspace(store="memory:")) as space:
                 yield space

@@ -16,14 +16,17 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.datasets.seal import expect_open
 from seedbed.evaluation.failed_runs import OneReason
 from seedbed.evaluation.judges.judge import JudgeContext, asking_judges
-from seedbed.evaluation.metrics.metric import Metric, Score, blind, expect_answers
+from seedbed.evaluation.metrics.metric import Metric, Score, better, blind, expect_answers
 from seedbed.evaluation.scorecard import Scorecard, scorecard
 from seedbed.parallel import in_order
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
+from seedbed.stage.identity import is_routed
+from seedbed.stage.turns.model_choice import routing_outcomes
 from seedbed.storage.store import Json
+from seedbed.telemetry import during
 
 Watcher = Callable[[Cell], None]
 
@@ -53,8 +56,9 @@ async def evaluate(
     plan = _Replicates(todo, replicates)
     expect_answers(chosen, todo)
     limited = replace(context, ledger=Ledger(max_cost_usd, last_share=0.0, within=context.ledger))
-    async with context.present():
-        cells = await all_cells(playbook, plan, chosen, limited, watch, OneReason())
+    with during("evaluate"):
+        async with context.present():
+            cells = await all_cells(playbook, plan, chosen, limited, watch, OneReason())
     return scorecard(playbook.digest, chosen, cells, todo, paid_usd=limited.ledger.spent_usd)
 
 
@@ -240,12 +244,22 @@ async def _pay(
     cells = [cell(key, await metric(seen, task), done) for key, metric in metrics.items()]
     scored = [each for each in cells if each.value is not None]
     adding = [context.journal.add(each.fact(context.clock(), context.by)) for each in scored]
+    await _teach_router(playbook, done, cells[0], metrics[cells[0].key], context)
     added = await asyncio.gather(*adding) if len(adding) > 1 else [await each for each in adding]
     if not all(added):  # another process was quicker, and its cells count
         recorded = recorded_cells(context.store, playbook.digest, [each.key for each in scored])
         known = {each.key: each for each in recorded}
         cells = [known.get(each.key, each) for each in cells]
     return cells
+
+
+async def _teach_router(playbook: Playbook, run: Run, cell: Cell, metric: Metric, context: EvaluationContext) -> None:
+    """Store what a score says of the models that the router chose; a replay chose none."""
+    value = cell.value
+    taught = context.live is None and is_routed(playbook) and better(metric) == "higher"
+    if taught and value is not None and 0 <= value <= 1:
+        for fact in routing_outcomes(context.store, run, value, context.by):
+            await context.journal.add(fact)
 
 
 class _Failure(NamedTuple):

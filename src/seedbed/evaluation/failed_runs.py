@@ -16,7 +16,7 @@ _IN_BODY = ("playbook", "task", "replicate", "metric", "reason", "fault", "run",
 FEW = 10
 """So many runs that all fail for one reason, before any was scored, are enough to stop."""
 
-_VARYING = re.compile(r"\d+|[0-9a-f]{8,}|'[^']*'|\"[^\"]*\"")
+_VARYING = re.compile(r"t?[0-9a-f]{8,}|\d+|'[^']*'|\"[^\"]*\"")
 """What differs between messages for the same reason."""
 
 

@@ -1,14 +1,14 @@
-"""Rescoring: the score that a recorded output has at any task, where output and task alone decide it.
+"""Rescoring: scores computed again from what is recorded of a run, by metrics of seedbed.
 
-That holds for the metrics of seedbed which compare the output with the task. Judges would have to be paid again, and
-code of yours is not run.
+Judges would have to be paid again, and code of yours is not run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, TypeAlias
 
 from seedbed.errors import SeedbedError, SettingsError
@@ -20,7 +20,12 @@ from seedbed.runs.run import Run
 from seedbed.storage.store import Json
 
 Rescorer: TypeAlias = Callable[[Any, Task], float | None]
-"""The score of an output at a task; None if it has none."""
+"""The score of an output, or of what is recorded of a run, at a task; None if it has none."""
+
+BY_TASK = ("matching", "similarity", "instructions")
+"""The modules of metrics that may compare the output with the task."""
+RECORDED = ("latency_seconds", "tokens", "cost_usd", "finished", "length", "length_within")
+"""The other metrics that the end of a run decides."""
 
 
 def rescorer(identity: Json) -> Rescorer | None:
@@ -28,14 +33,24 @@ def rescorer(identity: Json) -> Rescorer | None:
 
     Of a weighted sum the parts that depend on the task count, as much as they did there.
     """
-    parts = [(weight, part) for weight, each in _parts(identity) if (part := _rescorer(each))]
-    if not parts:
-        return None
+    parts = [(weight, metric) for weight, each in _parts(identity) if (metric := _known(each)) and _depends(metric)]
+    return _sum(parts, lambda output: _run({"output": output})) if parts else None
 
-    def score(output: Any, task: Task) -> float | None:
-        values = [part(output, task) for _, part in parts]
+
+def recorded_rescorer(identity: Json) -> Rescorer | None:
+    """How the metric with this identity scores a run, by the body of the fact that it ended; None if that, or the
+    metrics of seedbed, do not decide it."""
+    parts = [(weight, _known(each)) for weight, each in _parts(identity)]
+    known = [(weight, metric) for weight, metric in parts if metric]
+    return _sum(known, _run) if known and len(known) == len(parts) else None
+
+
+def _sum(parts: Sequence[tuple[float, FunctionMetric | ExactMatch]], run_of: Callable[[Any], Run]) -> Rescorer:
+    def score(of: Any, task: Task) -> float | None:
+        run = run_of(of)
+        values = [_score(metric, run, task) for _, metric in parts]
         known = [weight * value for (weight, _), value in zip(parts, values, strict=True) if value is not None]
-        return sum(known) if len(known) == len(parts) else None
+        return math.fsum(known) if len(known) == len(parts) else None
 
     return score
 
@@ -58,51 +73,53 @@ def _parts(identity: Json) -> Iterator[tuple[float, Json]]:
         yield from ((part["weight"] / part["scale"] / total * weight, each) for weight, each in _parts(part["metric"]))
 
 
-def _rescorer(identity: Json) -> Rescorer | None:
+def _depends(metric: FunctionMetric | ExactMatch) -> bool:
+    """Whether a metric compares the output with the task."""
+    return needs_expected(metric) or BUILT_IN[str(metric.identity["metric"])].endswith(".instructions")
+
+
+def _known(identity: Json) -> FunctionMetric | ExactMatch | None:
+    """The metric of seedbed with this identity, if what is recorded of a run decides its scores."""
     name = str(identity.get("metric"))
-    if name not in BUILT_IN:
+    if name not in RECORDED and BUILT_IN.get(name, "").rpartition(".")[2] not in BY_TASK:
         return None
     try:
         metric = by_name(name, **identity.get("options", {}))
     except SettingsError:  # another metric of that name, or a package that is not installed
         return None
-    asks = needs_expected(metric) or BUILT_IN[name].endswith(".instructions")
-    if not asks or metric.identity != identity:  # another version of it
+    if metric.identity != identity:  # another version of it
         return None
-    function: Callable[[Run, Task], Any]
+    if isinstance(metric, FunctionMetric) and not inspect.iscoroutinefunction(metric.function):
+        return metric
+    return metric if isinstance(metric, ExactMatch) else None
+
+
+def _score(metric: FunctionMetric | ExactMatch, run: Run, task: Task) -> float | None:
     if isinstance(metric, ExactMatch):
-        function = metric.score
-    elif isinstance(metric, FunctionMetric):
-        function = partial(metric.function, **metric.options)
-    else:
+        return metric.score(run, task).value
+    try:
+        scored = metric.function(run, task, **metric.options)
+    except SeedbedError:
+        raise
+    except Exception:  # noqa: BLE001 - as when it was scored first
         return None
-
-    def score(output: Any, task: Task) -> float | None:
-        try:
-            scored = function(_run(output), task)
-        except SeedbedError:
-            raise
-        except Exception:  # noqa: BLE001 - as when it was scored first
-            return None
-        return scored.value if isinstance(scored, Score) else None
-
-    return score
+    return scored.value if isinstance(scored, Score) else float(scored)  # type: ignore[arg-type]
 
 
-def _run(output: Any) -> Run:
-    """A run of which nothing is known but its output."""
+def _run(end: Json) -> Run:
+    """A run of which only its end is known."""
     return Run(
         id="",
         playbook="",
         inputs={},
         seed=0,
         started=datetime.min.replace(tzinfo=UTC),
-        status="completed",
-        output=output,
-        error="",
+        status=end.get("status", "completed"),
+        output=end.get("output"),
+        error=end.get("error", ""),
         turns=(),
-        tokens=0,
-        cost_usd=0.0,
-        latency_seconds=0.0,
+        tokens=end.get("tokens", 0),
+        cost_usd=end.get("cost_usd", 0.0),
+        latency_seconds=end.get("latency_seconds", 0.0),
         models={},
     )

@@ -18,6 +18,7 @@ from seedbed.evaluation.judges.judge import judges_in
 from seedbed.evaluation.metrics.metric import Metric, expect_answers
 from seedbed.experiments.arms import ArmPlans, is_unpaid, run_arms
 from seedbed.experiments.evidence import evidence_of
+from seedbed.experiments.evidence_sources import PastRuns
 from seedbed.experiments.experiment import Experiment, budget_spent
 from seedbed.experiments.live import LiveSource, LiveTest, is_live
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, Comparing
@@ -27,7 +28,6 @@ from seedbed.experiments.proof.slicing import decide_slices
 from seedbed.experiments.registration import Registered, Registration
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.replay import STRICT
-from seedbed.experiments.sources import PastRuns
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import FEW_CANDIDATES, Verdict, rank, record_verdict, register
 from seedbed.playbooks.library import Library

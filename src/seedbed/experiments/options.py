@@ -12,7 +12,7 @@ from seedbed.experiments.proof.attempts import AttemptTerms
 from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.slices import SliceTerms
 from seedbed.playbooks.values import is_number, is_whole
-from seedbed.plugins import suggestion
+from seedbed.plugins import unknown
 from seedbed.stats.sequential.betting import BettingGoal
 
 USUAL_ALPHA = 0.05
@@ -100,8 +100,7 @@ class Comparing:
 
         name = self.rule_name
         if name is not None and not (isinstance(name, str) and name in RULE_NAMES):
-            known = ", ".join(RULE_NAMES)
-            problems.append(Problem("rule", shown(name), f"one of {known}", suggestion(str(name), RULE_NAMES)))
+            problems.append(unknown("rule", name, RULE_NAMES))
         expect(self.goal in get_args(BettingGoal), "goal", self.goal, f"one of {', '.join(get_args(BettingGoal))}")
         alpha = USUAL_ALPHA if self.alpha is None else self.alpha
         expect(is_number(alpha) and 0 < alpha < 0.5, "alpha", alpha, "above 0 and below 0.5")

@@ -53,7 +53,8 @@ class SliceProgress(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """What is known of one tag. The interval of the difference, candidate minus control, holds wherever it ended."""
+    """What is known of one tag. The interval of the difference, candidate minus control, holds with 95 % confidence
+    wherever it ended: for this tag, not for all tags together."""
 
     tag: str
     finding: SliceFinding

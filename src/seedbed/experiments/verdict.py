@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from seedbed.documents import html_table
 from seedbed.errors import NotFound, SeedbedError, StoreDamaged, shown
 from seedbed.experiments.experiment import Experiment, Mode
+from seedbed.experiments.hacking_signs import Sign, signs
 from seedbed.experiments.replay.coverage import ReplayedRuns
-from seedbed.experiments.signs import Sign, signs
 from seedbed.experiments.slices import Slices
 from seedbed.plugins import load, optional
 from seedbed.stats.arrays import Direction

@@ -6,11 +6,12 @@ of a card: `Registry({"fast": ChatOpenAI(model="small")})`.
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -21,9 +22,9 @@ from pydantic import SecretStr, ValidationError
 
 from seedbed.errors import Problem, SettingsError, in_words, shown
 from seedbed.models.prices import look_up
-from seedbed.plugins import load, suggestion
+from seedbed.plugins import load, suggestion, unknown
 from seedbed.settings import Card, reveal, without_secrets
-from seedbed.settings.models import OURS, check_fallbacks
+from seedbed.settings.models import OURS, OutputWay, check_fallbacks
 from seedbed.settings.section import join, unknown_key
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class Model:
         if self.live is not None:
             return self.live
         kind = self._load_class()
+        if kind.model_config.get("extra") != "forbid":  # others say it themselves, with all else that is wrong
+            self.expect_arguments()
         args = dict(self._arguments)
         if "folder" in kind.model_fields:  # it reads files, whose paths are relative to the workspace file
             args.setdefault("folder", self.folder)
@@ -99,6 +102,36 @@ class Model:
                 raise SettingsError(_wrong_arguments(error, kind, args, at, expected)) from None
             failure = f"{type(error).__name__}: {shown(str(error), 300)}"
             raise self._error("args", failure, expected, SET_THEM) from None
+
+    def lacking(self, needs: Iterable[str], *, calls_tools: bool) -> list[str]:
+        """What it cannot do of what a call needs. Its class decides whether tools reach the model behind it."""
+        missing = [need for need in needs if not self.card.masters(need)]
+        return [*missing, "tool calls"] if calls_tools and not self._binds_tools else missing
+
+    @cached_property
+    def _binds_tools(self) -> bool:
+        kind = type(self.live) if self.live is not None else self._load_class()
+        return kind.bind_tools is not _base_class().bind_tools
+
+    @cached_property
+    def output_way(self) -> OutputWay:
+        """How it is asked for a structured answer: as its card says, or in the best way that its class declares."""
+        profile: Mapping[str, Any] = self.chat.profile or {}
+        best: OutputWay = "native" if profile.get("structured_output") else "tool" if self._binds_tools else "prompted"
+        return self.card.output or best
+
+    @cached_property
+    def bound(self) -> dict[tuple[str, str, str], dict[str, Any]]:
+        """What it was prepared to be offered, by digest and choice: preparing takes a while."""
+        return {}
+
+    def expect_arguments(self) -> None:
+        """Refuse arguments that the class would ignore, without building it. Raises SettingsError."""
+        if self.live is None and (known := _argument_names(self._load_class())):
+            at, remedy = f"models.{self.name}.args", "Write it under model_kwargs." * ("model_kwargs" in known)
+            wrong = [unknown_key(join(at, name), name, known) for name in self.card.args if name not in known]
+            if wrong:
+                raise SettingsError(replace(each, remedy=each.remedy or remedy or SET_THEM) for each in wrong)
 
     def redact(self, text: str) -> str:
         """A text without the secrets of this model, which its provider may quote in an error."""
@@ -168,10 +201,8 @@ class Registry:
         try:
             return self._models[name]
         except KeyError:
-            known = ", ".join(self._models) or "none"
-            remedy = suggestion(str(name), self._models) or "Add it, or use a known name"
-            problem = Problem("models", f"no model named {shown(name)}", f"one of: {known}", remedy)
-            raise SettingsError([problem]) from None
+            remedy = "Add it under models in the workspace file, or use a known name."
+            raise SettingsError([unknown("models", name, self._models, remedy, kind="model")]) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._models)
@@ -194,15 +225,16 @@ class Registry:
         return able
 
 
-def fallback_chain(models: Callable[[str], Model], name: str) -> list[Model]:
-    """The named model, then its fallbacks, then theirs; each once."""
+def fallback_chain(models: Callable[[str], Model], *names: str) -> list[Model]:
+    """Each named model, followed by its fallbacks and then theirs; each once."""
     known: dict[str, Model] = {}
-    names = deque([name])
-    while names:
-        name = names.popleft()
-        if name not in known:
-            known[name] = models(name)
-            names.extend(known[name].card.then)
+    for first in names:
+        waiting = deque([first])
+        while waiting:
+            name = waiting.popleft()
+            if name not in known:
+                known[name] = models(name)
+                waiting.extend(known[name].card.then)
     return list(known.values())
 
 
@@ -210,6 +242,21 @@ def _base_class() -> type[BaseChatModel]:
     """LangChain's class, loaded when a model is built: it takes a while, and most commands need no model."""
     kind: type[BaseChatModel] = load("langchain_core.language_models:BaseChatModel", "models")
     return kind
+
+
+def _argument_names(kind: type[BaseChatModel]) -> list[str]:
+    """The arguments that a class takes; empty if that cannot be read, as it has code that reads them itself."""
+    usual = _base_class()
+    constructor = inspect.signature(kind.__init__).parameters.values() if kind.__init__ is not usual.__init__ else ()
+    readers = kind.__pydantic_decorators__.model_validators.items()
+    reads = any(each.info.mode != "after" for name, each in readers if not hasattr(usual, name))
+    if any(each.kind is each.VAR_KEYWORD for each in constructor) or kind.model_config.get("extra") == "allow":
+        return []
+    fields = {name: field for name, field in kind.model_fields.items() if name not in BASE_FIELDS}
+    if reads and "model_kwargs" not in fields:
+        return []
+    aliases = [each.alias for each in kind.model_fields.values() if each.alias]
+    return [*fields, *aliases, *(name for name in BASE_FIELDS if name in kind.model_fields)]
 
 
 def _read_model(name: str, card: object, folder: Path) -> Model:

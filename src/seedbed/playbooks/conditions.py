@@ -69,3 +69,11 @@ def earliest(rule: Mapping[str, Any], *, alone: bool) -> int:
     compared = "settled" in rule or (alone and "agreement" in rule)
     stable, rounds = (value if isinstance(value := rule.get(name), int) else 1 for name in ("stable", "rounds"))
     return max(stable, 2 if compared else 1) + rounds - 1
+
+
+def fewest_rounds(until: Until) -> int:
+    """How many rounds all its rules need to hold, whoever speaks."""
+    rules: list[StopRule] = [until]
+    for rule in rules:
+        rules += (*rule.all, *rule.any)
+    return max(earliest(rule.model_dump(exclude_defaults=True), alone=True) for rule in rules)

@@ -14,10 +14,12 @@ from itertools import islice
 from typing import Any, Literal
 
 from seedbed.errors import NotFound, PlaybookError, Problem, RefMoved, shown
+from seedbed.playbooks import builtin
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.merging import Merge, Resolver, merge
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import thaw
+from seedbed.plugins import unknown
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, canonical, in_brief, put_all, short
 
 BranchState = Literal["active", "merged", "archived", "failed"]
@@ -172,8 +174,8 @@ class Library:
             return matches[0]
         if matches:
             raise NotFound(f"{name} begins several digests: {', '.join(map(short, matches))}, …. Give more characters")
-        known = ", ".join([ref.name for ref in self.store.refs() if names_a_playbook(ref)][:8]) or "none yet"
-        raise NotFound(f"no playbook is called {shown(name)}. Known names: {known}. A digest works too")
+        known = [*(ref.name for ref in self.store.refs() if names_a_playbook(ref)), *builtin.FILES]
+        raise NotFound(unknown("playbook", name, known, "A file or a digest works too.", kind="playbook"))
 
     def specialised(self, corpus: str, task: str, *, base: str) -> Digest:
         """The playbook for a corpus and a kind of task; the base if there is none."""

@@ -1,7 +1,8 @@
 """Loading: from files to one document. `extends`, `overrides` and run-time overrides are resolved before hashing.
 
 A file that extends another is merged over it: mappings key by key, a step with a known name changes that step and a new
-one is added at the end, lists of rules unite, everything else replaces, and null removes. `overrides` and run-time
+one is added at the end, lists of rules unite, everything else replaces, and null removes. A file of another tool, which
+can be extended too, is read as the playbook that its import makes. `overrides` and run-time
 overrides set single values by path, such as `roles.critic.system`. Only they can drop a rule.
 """
 
@@ -12,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seedbed import documents
+from seedbed import documents, plugins
 from seedbed.errors import PlaybookError, Problem, shown
+from seedbed.playbooks import builtin
 from seedbed.playbooks.rules import LISTS, Rules
 from seedbed.storage.store import Json
 
@@ -49,7 +51,7 @@ def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
     if real in chain:
         circle = " → ".join(each.name for each in (*chain[chain.index(real) :], real))
         raise PlaybookError([Problem("extends", f"a circle: {circle}", "a file that ends the chain")], str(path))
-    read = documents.read(path, PlaybookError)
+    read = _in_own_format(documents.read(path, PlaybookError), real)
     if not isinstance(read.value, dict):
         remedy = f"{chain[-1]} extends it." if chain else ""
         expected = "a mapping with roles, steps or parameters"
@@ -84,6 +86,13 @@ def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
     if parents:
         loosened += _loosened(base, loaded.document, path)
     return replace(loaded, loosened=tuple(loosened))
+
+
+def _in_own_format(read: documents.Document, path: Path) -> documents.Document:
+    """A document of another tool as a playbook, whose lines are unknown."""
+    convert = plugins.load("seedbed.playbooks.formats:in_own_format", "formats")  # formats import this module
+    document = convert(read.value, path)
+    return read if document is read.value else documents.Document(document, read.source)
 
 
 # Rules
@@ -156,7 +165,9 @@ def _parent(name: str, path: Path) -> Path:
     for candidate in tried:
         if candidate.is_file():
             return candidate
-    remedy = "Names are relative to the file that extends them."
+    if name in builtin.FILES:
+        return builtin.FILES[name]
+    remedy = f"Names are relative to the file that extends them, or built in: {', '.join(builtin.FILES)}."
     expected = f"one of these files: {', '.join(map(str, tried))}"
     raise PlaybookError([Problem("extends", shown(name), expected, remedy)], str(path))
 

@@ -216,7 +216,7 @@ def _ref(library: Library, name: str) -> Ref:
     if ref is None:
         known = ", ".join(each.name for each in library.store.refs(CORPORA)) or "none yet"
         remedy = f"Begin it: seedbed playbook specialise BASE {name.removeprefix(CORPORA)}"
-        raise NotFound(f"no specialised playbook is called {shown(name)}. Known names: {known}. {remedy}")
+        raise NotFound(Problem("playbook", f"no specialised playbook named {shown(name)}", f"one of: {known}", remedy))
     return ref
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,9 +20,9 @@ from typing import Literal
 from seedbed.errors import NotFound, SeedbedError, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.plugins import suggestion
+from seedbed.plugins import unknown
 from seedbed.release.states import Canary, Held, canary_of, held_of, stable_of
-from seedbed.storage.store import A_NAME, Digest, Fact, Query, Ref, Store, is_name, now
+from seedbed.storage.store import A_NAME, Digest, Fact, Query, Ref, Store, is_name, new_id, now
 
 ExposureArm = Literal["stable", "control", "canary", "held"]
 
@@ -130,9 +129,8 @@ class Reader:
 
 def unknown_channel(store: Store, channel: str) -> NotFound:
     known = [ref.name.removeprefix("channels/") for ref in store.refs("channels/")]
-    remedy = suggestion(channel, known) or f"Release a playbook to it first: seedbed release PLAYBOOK --to {channel}"
-    others = ", ".join(known) or "none yet"
-    return NotFound(f"no release on channel {shown(channel)}. Channels with one: {others}. {remedy}")
+    remedy = f"Release a playbook to it first: seedbed release PLAYBOOK --to {channel}"
+    return NotFound(unknown("channel", channel, known, remedy, kind="channel with a release"))
 
 
 # Which playbook a unit gets
@@ -204,7 +202,7 @@ async def choose(reader: Reader, key: str, *, run: str = "", drill: bool = False
     In a drill nobody asked: guards read the exposure, live comparisons do not.
     """
     _check(key)
-    exposure = run or uuid.uuid4().hex
+    exposure = run or new_id()
     choice = assign(await reader.read(), key, exposure)
     about = {"run": bool(run), **({"drill": True} if drill else {})}
     if choice.stale or await _record_exposure(choice, f"channels/{reader.channel}", reader.library, about):
@@ -220,7 +218,7 @@ async def choose_among(readers: Sequence[Reader], key: str) -> Choice:
     """
     _check(key)
     servings = [await reader.read() for reader in readers]
-    first, exposure = readers[0], uuid.uuid4().hex
+    first, exposure = readers[0], new_id()
     if not any(serving.stale for serving in servings):
         name = split_name([serving.channel for serving in servings])
         met = servings[int(place(name, "", key) * len(servings))]
@@ -305,7 +303,7 @@ def feedback(library: Library, on: str, rating: float, comment: str = "", *, met
     body = {"metric": metric, "comment": comment}
     fact = Fact(
         kind="feedback",
-        key=uuid.uuid4().hex,
+        key=new_id(),
         subject=on,
         at=now(),
         by=library.by,

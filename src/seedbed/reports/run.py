@@ -44,13 +44,13 @@ class RunView:
 
     @property
     def title(self) -> str:
-        return f"Run of {self.playbook}" if self.playbook else f"Run {self.run.id[:10]}"
+        return f"Run of {self.playbook}" if self.playbook else f"Run {short(self.run.id)}"
 
     @property
     def about(self) -> str:
         run = self.run
-        started = f"seed {run.seed}, started {run.started:%Y-%m-%d %H:%M} UTC, {run.status}"
-        return f"Run {run.id[:10]}, playbook {short(run.playbook)}, {started}"
+        started = f"seed {run.seed}, started {run.started:%Y-%m-%d %H:%M} UTC, {run.ending}"
+        return f"Run {short(run.id)}, playbook {short(run.playbook)}, {started}"
 
 
 def export(run: Run, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
@@ -72,7 +72,8 @@ def routings(store: Store, run: str) -> list[Json]:
 def to_document(view: RunView) -> Json:
     """A whole run as JSON can hold it."""
     run, turns = view.run, [turn.body() for turn in view.run.turns]
-    more = {"turns": turns, "started": run.started.isoformat(), "routing": list(view.routing)}
+    more: Json = {"turns": turns, "started": run.started.isoformat(), "routing": list(view.routing)}
+    more["converged_at"] = run.converged_at
     return {**asdict(replace(run, turns=())), **more}
 
 
@@ -110,12 +111,13 @@ def _task(run: Run) -> list[PagePart]:
 
 def _turn(turn: Turn) -> list[PagePart]:
     messages: list[PagePart] = []
-    for speaker, text in turn.messages:
+    for speaker, text, *_ in turn.messages:
         messages += [Prose(speaker), Verbatim(text, "text")]
     heading = f"{turn.step or turn.role} · {turn.role} · {turn.model}"
     prompt = [Fold("Prompt", messages)] if messages else []
-    answer = Verbatim(turn.text) if turn.text.strip() else Prose("No text.")
-    return [*section(heading, *map(Prose, turn.notices), answer, *prompt)]
+    requested = [Verbatim(f"{each['tool']} {canonical(each['arguments'])}", "text") for each in turn.calls]
+    answer = [Verbatim(turn.text)] if turn.text.strip() else [] if requested else [Prose("No text.")]
+    return [*section(heading, *map(Prose, turn.notices), *answer, *requested, *prompt)]
 
 
 def _table(heading: str, heads: Sequence[str], rows: Sequence[TableRow]) -> list[PagePart]:
@@ -162,7 +164,8 @@ def _priced(run: Run, about: str) -> str:
 def children(run: Run) -> list[TableRow]:
     """The runs that this one opened, how they ended and what they cost."""
     return [
-        (each.run[:10], each.step, each.status, f"{each.tokens:,}", _usd(each), outcome(each)) for each in run.children
+        (short(each.run), each.step, each.status, f"{each.tokens:,}", _usd(each), outcome(each))
+        for each in run.children
     ]
 
 

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seedbed.evaluation.front import Front
+from seedbed.evaluation.pareto_front import Front
 from seedbed.evaluation.scorecard import ROW, Scorecard, TaskScore, interval_document
-from seedbed.reports import formats, front, markdown, page
+from seedbed.reports import formats, markdown, page, pareto_front
 from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import TableRow, counted, interval_texts, number, playbook_name
 from seedbed.reports.page import (
@@ -170,7 +170,7 @@ def page_of(report: Report, *first: PagePart) -> ReportPage:
     notes = section("Notes", Bullets(said)) if said else []
     parts: list[PagePart] = [*first, *notes, *section("Scores", *_scores(report))]
     if report.front:
-        parts += front.sections(report.front)
+        parts += pareto_front.sections(report.front)
     for series, (name, card) in enumerate(report.cards.items()):
         details = list(_details(card, series))
         parts += [Fold(name, details)] if len(report.cards) > 1 else details
@@ -295,7 +295,7 @@ def worst(card: Scorecard, limit: int = 10) -> list[TableRow]:
         task = card.tasks.get(item.task)
         expected = "" if task is None or task.expected is None else task.expected
         text = expected if isinstance(expected, str) else canonical(expected)
-        run = f"seedbed runs show {item.cell.run[:10]}" if item.cell.run else ""
+        run = f"seedbed runs show {short(item.cell.run)}" if item.cell.run else ""
         row = (item.task, number(item.value), item.cell.answer, text, item.cell.reason, run)
         rows.append(tuple(f"{cell[:LONGEST]}…" if len(cell) > LONGEST else cell for cell in row))
     return rows

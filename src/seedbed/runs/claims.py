@@ -3,6 +3,8 @@
 The claims of a run are numbered without gaps, and the number is in the key, so of two workers that write the same
 number one succeeds. A worker claims a run to take it over, and claims it again, with the next number, to announce a
 call that changes the world. So it can announce nothing once another worker has followed it, however long it slept.
+Nor can it store anything else but what a lost turn has cost: the store refuses facts `unless` the next claim is free.
+The same holds below: who has lost a run has lost the runs it opened.
 """
 
 from __future__ import annotations
@@ -10,17 +12,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from seedbed.errors import InDoubt, NotFound, RunTaken, StoreError
+from seedbed.errors import InDoubt, NotFound, QuotaSpent, RunTaken, SeedbedError, Stopped, StoreError
 from seedbed.runs.history import ends_of, start_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.run import Call
 from seedbed.runs.worker_presence import is_alive, may_count_as_gone, seconds
-from seedbed.storage.store import Fact, Json, Query, Store, digest, now
+from seedbed.storage.off_loop import off_loop
+from seedbed.storage.store import Fact, Json, Query, Store, digest, now, short
 
 NO_WORKER = ""
+
+ENDING = (InDoubt, RunTaken, StoreError, Stopped, QuotaSpent)
+"""What ends a run so, ends the one above it: its program must not go on without it."""
+
+Ending = TypeVar("Ending", bound=SeedbedError)
 
 
 class Holder(NamedTuple):
@@ -89,13 +98,24 @@ class Claims:
         self.number = 0
         """Of the last claim that this worker knows of. The start of a run is its claim 0."""
         self.announced: dict[str, Announced] = {}
-        self.stopped: InDoubt | RunTaken | StoreError | None = None
+        self.stopped: Exception | None = None
         self.held = False
         """Whether others may see that this worker has the run."""
         self._sure = True
         """Whether all claims that this worker wrote are known to be stored or not."""
+        self.above: Claims | None = None
+        """On the run that opened this one, by the same worker."""
         self._journal, self._run, self._by, self._clock = journal, run, by, clock
         self._writing = asyncio.Lock()
+
+    @property
+    def fence(self) -> tuple[tuple[str, str], ...]:
+        """The claims by which another worker would have the run, or one above it."""
+        return (*self._fence_above, ("claim", f"{self._run}@{self.number + 1}"))
+
+    @property
+    def _fence_above(self) -> tuple[tuple[str, str], ...]:
+        return self.above.fence if self.above else ()
 
     async def begin(self, starting: Awaitable[bool]) -> None:
         """Store the start of a new run. Raises RunTaken if another worker is quicker."""
@@ -150,11 +170,19 @@ class Claims:
             raise self.stopped
 
     async def expect(self) -> None:
-        """Raise RunTaken if another worker has claimed the run since this one did."""
+        """Raise RunTaken if another worker has claimed the run, or one above it, since this one did."""
+        await self._expect_above()
         async with self._writing:
-            claims = await asyncio.to_thread(claims_of, self._journal.store, self._run)
+            claims = await off_loop(claims_of, self._journal.store, self._run)
             if len(claims) > self.number:
                 raise self.stop(self._taken())
+
+    async def _expect_above(self) -> None:
+        try:
+            if self.above:
+                await self.above.expect()
+        except RunTaken as taken:
+            raise self.stop(taken) from None
 
     def release(self) -> None:
         """The end of the run is stored, and so it is free: unless the store lost our connection after it took a claim
@@ -185,30 +213,45 @@ class Claims:
             self.check()
             body = {"worker": self._journal.worker, **body}
             fact = claim_fact(self._run, self.number + 1, body, self._clock(), self._by)
-            self._sure = False
-            mine = await self._journal.add(fact)
-            self._sure = True
-            if not mine:
-                raise self.stop(self._taken())
+            while True:
+                above = self._fence_above
+                self._sure = False
+                mine = await self._journal.add(replace(fact, unless=above))
+                self._sure = True
+                if mine:
+                    break
+                await self._expect_above()
+                if above == self._fence_above:  # a claim of our own on a run above may have come between
+                    raise self.stop(self._taken())
             self.number += 1
 
-    def stop(self, error: InDoubt | RunTaken | StoreError) -> InDoubt | RunTaken | StoreError:
-        """Let this worker do nothing more in the run; returns the error. A loss of the record is the first one."""
-        if not isinstance(self.stopped, RunTaken) and not (self.stopped and isinstance(error, StoreError)):
+    def stop(self, error: Ending, *, below: bool = False) -> Ending:
+        """Let this worker do nothing more in the run, for what befell it or a run `below`; returns the error.
+
+        A loss of the record is the first one.
+        """
+        later = self.stopped is not None and isinstance(error, StoreError | Stopped | QuotaSpent)
+        if not isinstance(self.stopped, RunTaken) and not later:
             self.stopped = error
-        self.held &= not isinstance(error, RunTaken)
+        self.held &= below or not isinstance(error, RunTaken)
         return error
 
     def _taken(self) -> RunTaken:
-        return RunTaken(f"run {self._run[:10]}: found that another worker has taken it; expected it to be free")
+        return RunTaken(f"run {short(self._run)}: found that another worker has taken it; expected it to be free")
 
     def _doubt(self, key: str, problem: str) -> InDoubt:
-        run = self._run[:10]
+        run = short(self._run)
         return InDoubt(
             f"run {run}: {problem}; it may have happened. Check whether it did, then: "
             f"seedbed runs settle {run} {idempotency_key(key)[:10]} done|not-done --because REASON, and "
             f"seedbed run --resume {run}"
         )
+
+
+def leave_all(left: list[Claims]) -> None:
+    """Leave runs that could not be left when they ended here; those that still cannot stay in the list."""
+    every, left[:] = list(left), []
+    left += [claims for claims in every if not claims.leave()]
 
 
 def _settled_call(call: Announced) -> Json:

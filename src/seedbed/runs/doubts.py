@@ -8,7 +8,7 @@ from typing import Any
 
 from seedbed.errors import NotFound, RunTaken, SeedbedError, shown
 from seedbed.runs.claims import NO_WORKER, announced_calls, claim_fact, claims_of, idempotency_key, is_taken
-from seedbed.storage.store import Json, Query, Store, now
+from seedbed.storage.store import Json, Query, Store, now, short
 
 SOME = 500
 """How many results are looked up at a time."""
@@ -63,14 +63,14 @@ def settle(store: Store, run: str, call: str, *, done: bool, because: str, by: s
     if not because.strip():
         raise SeedbedError("because: found no reason; expected how you know whether the call has happened")
     if is_taken(store, run):
-        raise RunTaken(f"run {run[:10]}: found it under way; expected it to be free. Wait for its end")
+        raise RunTaken(f"run {short(run)}: found it under way; expected it to be free. Wait for its end")
     doubts = calls_in_doubt(store, run)
     meant = [each for each in doubts if each.call.startswith(call) or each.tool == call]
     if len(meant) != 1:
         which = ", ".join(f"{each.call[:10]} ({each.tool})" for each in doubts) or "none"
-        raise NotFound(f"run {run[:10]}: found {len(meant)} calls {shown(call)} in doubt; expected one of: {which}")
+        raise NotFound(f"run {short(run)}: found {len(meant)} calls {shown(call)} in doubt; expected one of: {which}")
     answer = {"settled": "done" if done else "not done", "result": result, "because": because.strip()}
     body = {"worker": NO_WORKER, "call": meant[0].key, **answer}
     if not store.append([claim_fact(run, len(claims_of(store, run)) + 1, body, now(), by)]):
-        raise RunTaken(f"run {run[:10]}: found that a worker has just taken it; expected it to be free")
+        raise RunTaken(f"run {short(run)}: found that a worker has just taken it; expected it to be free")
     return meant[0]

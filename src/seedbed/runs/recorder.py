@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from itertools import count
 from typing import Any, Literal, Self
 
-from seedbed.errors import InDoubt, NotFound, RunError, RunTaken, StoreError
+from seedbed.errors import NotFound, RunError, RunTaken, StoreError
 from seedbed.redaction import REDACTED, redact, redacted
-from seedbed.runs.claims import Claims, announced_calls, claims_of
+from seedbed.runs.claims import ENDING, Claims, announced_calls, claims_of
 from seedbed.runs.history import (
     ENTRIES,
-    START_FIELDS,
     ends_of,
+    paid_by_family,
     recall,
     request_of,
     start_of,
@@ -32,36 +30,18 @@ from seedbed.runs.history import (
 )
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
+from seedbed.runs.request_keys import RequestKeys
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
-from seedbed.storage.store import Digest, Fact, Json, Query, canonical, digest
+from seedbed.runs.run_start import RunStart, conditions, json_copy
+from seedbed.storage.off_loop import off_loop
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, child_id, digest, new_id, short
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
-
-TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
-"""The fields of turns and failures that count tokens."""
 
 PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 20, 20)
 """How many seconds to wait for a lost store before the result of a call that changed the world is given up."""
 
 Details = Callable[[], Json]
 """Describes a request beyond its text; only a replay calls it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunStart:
-    """The conditions of a run, known when it starts. `parent` is the run that opened it, if any. Without `real_tools`,
-    stand-ins act in place of tools that change the world."""
-
-    playbook: Digest
-    inputs: Json
-    seed: int
-    models: Json
-    parent: str = ""
-    max_cost_usd: float | None = None
-    real_tools: bool = True
-
-    def body(self) -> Json:
-        body: Json = json_copy({name: getattr(self, name) for name in START_FIELDS})
-        return body if self.real_tools else {**body, "real_tools": False}
 
 
 class Recorder:
@@ -86,12 +66,12 @@ class Recorder:
         run: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.id = run or uuid.uuid4().hex
+        self.id = run or new_id()
         self.playbook = start.playbook
         self.seed = start.seed
         self.parent = start.parent
         self.max_cost_usd = start.max_cost_usd
-        self.real_tools = start.real_tools
+        self.real_tools, self.quality, self.tags = start.real_tools, start.quality, start.tags
         self.turns: list[Turn] = []
         self.calls: list[Call] = []
         self.decisions: list[Decision] = []
@@ -108,42 +88,46 @@ class Recorder:
         self._began = time.perf_counter()
         self._number: int | None = None
         self._ends = 0
+        self._was_complete = False
         self.claims = Claims(journal, self.id, by, clock)
         self._known: dict[str, Json] = {}
         self._history = MessageHistory()
         self._again: dict[str, str] = {}
         """The keys of reading calls that failed and are tried again, with the keys of their next tries."""
-        self._requests: Counter[str] = Counter()
+        self.keys = RequestKeys(self.id)
+        self.toolset: Digest | None = None
+        """The tools that it may call, as content."""
+        self._stored: set[Digest] = set()
 
     @classmethod
-    def resume(cls, journal: Journal, run: str, *, by: str) -> Self:
-        """The recorder of a run that was interrupted or failed. Raises NotFound or RunError."""
+    def resume(cls, journal: Journal, run: str, *, by: str, complete: bool = False) -> Self:
+        """The recorder of a run that was interrupted or failed, or even is `complete`. Raises NotFound or RunError."""
         start = start_of(journal.store, run)
         if "replay" in start.body:  # a replay must not change the world, which a live run may
-            raise RunError(f"run {run[:10]}: found a replay; expected a live run. Replay it again")
+            raise RunError(f"run {short(run)}: found a replay; expected a live run. Replay it again")
         recorder = cls(journal, conditions(start), by=by, run=run)
-        recorder._restore(start)
+        recorder._restore(start, complete=complete)
         return recorder
 
-    def _restore(self, start: Fact) -> None:
-        """Load what a run has recorded so far. Raises RunError if it is complete."""
-        store, run = self._journal.store, self.id
-        ends = ends_of(store, run)
-        if ends and ends[-1].body["status"] == "completed":
-            raise RunError(f"run {run[:10]}: found it complete; expected one that was interrupted or failed")
-        self._started, self._ends, self.claims.number = start.at, len(ends), len(claims_of(store, run))
-        self._number = start.number
-        self.resumed = True
-        self._load()
+    def _restore(self, start: Fact, *, complete: bool = False) -> None:
+        """Load what a run has recorded so far. Raises RunError if it is complete, and may not be."""
+        run = self.id
+        self._started, self._number, self.resumed = start.at, start.number, True
+        self.claims.number = len(claims_of(self._journal.store, run))
+        if self._load() and not complete:
+            raise RunError(f"run {short(run)}: found it complete; expected one that was interrupted or failed")
+        self._was_complete = complete
         if any(REDACTED in canonical(body) for body in (self._start, *self._known.values())):
             raise RunError(
-                f"run {run[:10]}: found a record from which a secret was taken out, so its steps cannot be repeated "
+                f"run {short(run)}: found a record from which a secret was taken out, so its steps cannot be repeated "
                 "exactly; expected a whole one. Start a new run"
             )
 
-    def _load(self) -> None:
-        """Read what the run has recorded so far."""
+    def _load(self) -> bool:
+        """Read what the run has recorded so far. Returns whether that is all."""
         store, run = self._journal.store, self.id
+        ends = ends_of(store, run)
+        self._ends = len(ends)
         self.claims.announced = announced_calls(store, run)
         for kind in ENTRIES:
             known = {entry.key: entry.body for entry in store.facts(Query(kind=kind, subject=run))}
@@ -153,6 +137,7 @@ class Recorder:
                     self._history.restore(key, body)
         self.failures = [Failure(**fact.body) for fact in store.facts(Query(kind="failure", subject=run))]
         self._forget_failed_reads(list(store.facts(Query(kind="call", subject=run))))
+        return bool(ends) and ends[-1].body["status"] == "completed"
 
     def _forget_failed_reads(self, calls: list[Fact]) -> None:
         """Have calls that failed tried again, if they only read, and if nothing was changed since on their account."""
@@ -181,23 +166,19 @@ class Recorder:
     @property
     def paid_before(self) -> tuple[float, int]:
         """The US dollars and tokens known to have been used by this run and all below it, ended or not."""
-        store, family = self._journal.store, {self.id}
-        # By the order in the store, not by the clock: a parent is stored before its children.
-        for start in store.facts(Query(kind="start", after=self._number)):
-            if start.body["parent"] in family:
-                family.add(start.key)
-        paid = (Query(kind=kind, subject=run, tag=self._paid_tag) for run in family for kind in ("turn", "failure"))
-        bodies = [fact.body for query in paid for fact in store.facts(query)]
-        tokens = sum(int(body.get(name, 0)) for body in bodies for name in TOKENS)
-        return sum(float(body["cost_usd"]) for body in bodies), tokens
+        return paid_by_family(self._journal.store, self.id, self._number, self._paid_tag)
 
     async def start(self) -> None:
         """Accept the run: from here on it can be resumed. Raises RunTaken if another worker has accepted it."""
         if self.resumed:
             await self.claims.take()
-            self._load()  # once more, with what the worker before has recorded meanwhile
+            # Once more, with what the worker before has recorded meanwhile.
+            if await off_loop(self._load) and not self._was_complete:
+                done = f"run {short(self.id)}: found that another worker has just completed it"
+                raise self.claims.stop(RunTaken(f"{done}; expected one that was interrupted or failed"))
         else:
             body = {**self._start, "seedbed": _version(), "worker": self._journal.worker}
+            body |= {"toolset": self.toolset} if self.toolset else {}
             await self.claims.begin(self._add("start", self.id, self.playbook, body))
         emit(RunStarted(playbook=self.playbook, resumed=self.resumed))
 
@@ -220,51 +201,70 @@ class Recorder:
         StoreError if the store refuses an entry: every later request then raises it again.
         """
         self.claims.check()
-        key = self._key(kind, name, request)
+        key = self.keys.take(kind, name, request)
+        if key in self._known and kind == "turn":
+            body = self._history.expand(self._known[key])
+            self.keys.reserve(key, body["calls"])
+            return body
         if key in self._known:
-            return self._history.expand(self._known[key]) if kind == "turn" else self._known[key]
+            return self._known[key]
         began = time.perf_counter()
         body = await (self.claims.once(key, name, json_copy(request), work) if risky else work())
         seconds = body.get("latency_seconds", time.perf_counter() - began)
         with self.claims.storing(key, name) if risky else nullcontext():
             stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))
             key = self._again.get(key, key)
-            if not await self._add(kind, key, self.id, stored, seconds, pauses=PAUSES if risky else ()):
-                await self.claims.expect()
-                (recorded,) = self._journal.store.facts(Query(kind=kind, key=key))  # by the worker before, just now
+            try:
+                added = await self._add(kind, key, self.id, stored, seconds, pauses=PAUSES if risky else ())
+            except RunTaken:
+                if kind == "turn":  # it was paid for
+                    await self._add_failure(_lost_turn(body))
+                raise
+            if not added:
+                recorded = await off_loop(lambda: next(self._journal.store.facts(Query(kind=kind, key=key))))
                 body = self._history.expand(recorded.body) if kind == "turn" else recorded.body
         if kind == "turn":  # only now can others go on from it
             self._history.add(key, body)
+            self.keys.reserve(key, body.get("calls", ()))
         return body
+
+    async def store_content(self, kind: str, body: Json) -> Digest:
+        """The digest of content that an entry names, which is stored first."""
+        named = digest(kind, body)
+        if named not in self._stored:
+            await off_loop(self._journal.store.put, kind, body)
+            self._stored.add(named)
+        return named
 
     def add_turn(self, body: Json) -> Turn:
         """Add a recorded turn to the run."""
         self.turns.append(Turn.from_body(body, self._history.messages(body)))
         return self.turns[-1]
 
-    def next_key(self, kind: str, name: str, request: object) -> str:
-        """The key of the next request with this content."""
-        place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"
-        return f"{place}/{self._requests[place] + 1}"
+    def is_in(self, store: Store) -> bool:
+        """Whether that store holds this record."""
+        return self._journal.store is store
 
-    def _key(self, kind: str, name: str, request: object) -> str:
-        key = self.next_key(kind, name, request)
-        self._requests[key.rpartition("/")[0]] += 1
-        return key
+    def next_child(self, step: str, request: object) -> str:
+        """The id of the next run below this one with this content: the same whenever this one is resumed."""
+        return child_id(self.id, self.keys.take("child", step, request))
 
     async def record_failure(self, failure: Failure) -> None:
         """Store what was paid for a turn without an answer. The turn is asked again when the run is resumed."""
         self.paid_usd += failure.cost_usd
+        await self._add_failure(failure)
+
+    async def _add_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
         key = f"{self.id}/failure/{self.claims.number}/{len(self.failures)}"
-        await self._add("failure", key, self.id, failure.body(), failure.cost_usd)
+        await self._add("failure", key, self.id, failure.body(), failure.cost_usd, fenced=False)
 
     async def record_child(self, step: str, request: object, work: Callable[[str], Awaitable[Run]]) -> Child:
         """Another run opened by this one. `work` receives its id, which is the same whenever this run is resumed.
 
         A child that fails is stored too, with its cost; one that was not completed is resumed with this run.
         """
-        key = first = self._key("child", step, request)
+        key = first = self.keys.take("child", step, request)
         tries = count(2)
         while key in self._known and self._known[key]["status"] != "completed":
             key = f"{first}@{next(tries)}"
@@ -279,16 +279,15 @@ class Recorder:
         if key in self._known:
             self.children.append(Child(**self._known[key]))
             return self.children[-1]
-        run = uuid.uuid5(uuid.UUID(self.id), first).hex
+        run = child_id(self.id, first)
         try:
             done = await work(run)
-        except RunTaken:  # whoever took it records how it ends
-            raise
         except Exception as error:
-            if isinstance(error, InDoubt | StoreError):  # the program of this run must not go on without it
-                self.claims.stop(error)
-            with suppress(NotFound):  # it may not even have begun
-                await store(recall(self._journal.store, run))
+            if isinstance(error, ENDING):
+                self.claims.stop(error, below=True)
+            if not isinstance(error, RunTaken):  # whoever took it records how it ends
+                with suppress(NotFound):  # it may not even have begun
+                    await store(await off_loop(recall, self._journal.store, run))
             raise
         return await store(done)
 
@@ -317,7 +316,6 @@ class Recorder:
         body = {**self._start, **outcome, "turns": len(run.turns), "seedbed": _version(), "claim": self.claims.number}
         # A resumed run ends again; the fact of its earlier end has what was paid before.
         while not await self._add("run", self._end_key(), self.playbook, body, self.paid_usd):
-            await self.claims.expect()
             self._ends += 1
         self.claims.release()
         self.emit_end(status)
@@ -349,11 +347,25 @@ class Recorder:
         value: float | None = None,
         *,
         pauses: Sequence[float] = (),
+        fenced: bool = True,
     ) -> bool:
+        """Store a fact; `fenced`, only while the run is this worker's. Returns false if its key is known already.
+
+        Raises RunTaken, or StoreError after so many pauses.
+        """
         at = self._started if kind in ("start", "run") else self._clock()
         tags = self._tags(kind, key)
         stored = redacted(body)
         fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=stored, value=value, tags=tags)
+        while True:
+            fence = self.claims.fence if fenced else ()
+            if await self._store(replace(fact, unless=fence), pauses) or not fenced:
+                return True
+            await self.claims.expect()
+            if fence == self.claims.fence:  # no claim of our own has come between
+                return False
+
+    async def _store(self, fact: Fact, pauses: Sequence[float]) -> bool:
         for pause in pauses:
             try:
                 return await self._journal.add(fact)
@@ -365,20 +377,16 @@ class Recorder:
             raise self.claims.stop(lost) from None
 
     def _tags(self, kind: str, key: str) -> tuple[str, ...]:
-        return ()
+        return self.tags if kind in ("start", "run") else ()
 
 
-def conditions(start: Fact) -> RunStart:
-    """The conditions of a run, from the fact it began with."""
-    known = RunStart(start.subject, **{name: start.body[name] for name in START_FIELDS})
-    return replace(known, real_tools=start.body.get("real_tools", True))
+def _lost_turn(body: Json) -> Failure:
+    """A turn that was answered when another worker had taken the run."""
+    turn, error = Turn.from_body(body), "another worker had taken the run"
+    spent = (turn.cost_usd, turn.tokens, turn.unpriced)
+    return Failure(step=turn.step, role=turn.role, error=error, cost_usd=spent[0], tokens=spent[1], unpriced=spent[2])
 
 
 @cache
 def _version() -> str:
     return version("seedbed")
-
-
-def json_copy(value: Any) -> Any:
-    """A value as a store returns it: a copy that no program can alter."""
-    return json.loads(canonical(value))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,9 +13,11 @@ from typing import Any, NamedTuple, Self
 from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Missed, ReplayLabel, ReplayMode
 from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Details, Recorder, RunStart, conditions, json_copy
+from seedbed.runs.messages import from_compared
+from seedbed.runs.recorder import Details, Recorder
 from seedbed.runs.run import Child, Run, RunStatus
-from seedbed.storage.store import Json, Query, Store
+from seedbed.runs.run_start import RunStart, conditions, json_copy
+from seedbed.storage.store import Json, Query, Store, child_id, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class ReplayRecord(Recorder):
         if mode is self.mode and mode.name == "fork":  # all its steps come before the one from which this run is live
             mode = ReplayMode("strict")
         recording = answer.entry.body["run"] if answer.entry else None
-        self.child_sources[uuid.uuid5(uuid.UUID(self.id), key).hex] = ChildSource(recording, mode)
+        self.child_sources[child_id(self.id, key)] = ChildSource(recording, mode)
         return await super().record_child(step, request, work)
 
     async def end(self, status: RunStatus, output: Any = None, error: str = "") -> Run:
@@ -142,7 +143,7 @@ class ReplayRecord(Recorder):
 
     def _next(self, kind: str, name: str, request: object) -> tuple[str, str, int]:
         """The key of the next request, the digest of its content, and how often that was requested, with this time."""
-        key = self.next_key(kind, name, request)
+        key = self.keys.next(kind, name, request)
         _, words, time = key.rsplit("/", 2)
         return key, words, int(time)
 
@@ -228,9 +229,9 @@ def _substitute(entry: CassetteEntry, request: Json, difference: Difference | No
         body["because"] = request["because"]
     elif entry.kind == "turn":
         where = f": {difference.path} differs" if difference else ""
-        notice = f"answered by turn {entry.place} of {entry.name} of run {cassette.run[:10]}{where}"
+        notice = f"answered by turn {entry.place} of {entry.name} of run {short(cassette.run)}{where}"
         body |= {
-            "messages": [[each["speaker"], each["text"]] for each in request["messages"]],
+            "messages": [from_compared(each) for each in request["messages"]],
             "seed": request["seed"],
             "notices": [*body["notices"], notice],
         }
@@ -241,7 +242,7 @@ def _explain_miss(
     cassette: Cassette, step: str, nearest: CassetteEntry | None, difference: Difference | None, *, closed: bool
 ) -> str:
     """Why a step is missed: the nearest recording, and where it differs first."""
-    what = f"{MISSED}{f'run {cassette.run[:10]}' if cassette.run else 'a run that was not recorded'}, {step}"
+    what = f"{MISSED}{f'run {short(cassette.run)}' if cassette.run else 'a run that was not recorded'}, {step}"
     remedy = "Replay it leniently, or live from this step on"
     if closed:
         remedy = "What changes the world or asks a person is never done in a replay"

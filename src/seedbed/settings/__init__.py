@@ -3,8 +3,9 @@
 from seedbed.settings.channels import ChannelSettings
 from seedbed.settings.models import Card
 from seedbed.settings.secrets import is_reference, reveal, secrets, without_secrets
-from seedbed.settings.settings import ConfirmSettings, Environment, LimitSettings, Quota, Settings, TelemetrySettings
+from seedbed.settings.settings import ConfirmSettings, Environment, LimitSettings, Settings, TelemetrySettings
 from seedbed.settings.tools import McpServer, ToolSource
+from seedbed.settings.values import Quota
 
 __all__ = [
     "Card",

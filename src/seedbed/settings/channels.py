@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from seedbed.errors import Problem, shown
 from seedbed.settings.gates import DEFAULT_GATES, BetterOptions, GateSettings, ReviewOptions
 from seedbed.settings.section import Expected, Missing, Section, refusal, require
-from seedbed.settings.values import ErrorRate, HalfShare, Period, RunCount, TrafficShare, Words
+from seedbed.settings.values import ErrorRate, HalfShare, Period, Quota, RunCount, TrafficShare, Words
 
 Reviewers: TypeAlias = Annotated[
     dict[str, Annotated[tuple[Words, ...], Field(strict=False)]],
@@ -159,6 +159,10 @@ class ChannelSettings(Section):
     canary: CanarySettings = Field(default_factory=CanarySettings)
     reviewers: Reviewers | None = None
     """Default: the reviewers of the workspace."""
+    quota: Quota = Field(default_factory=Quota)
+    """For all runs of the channel together."""
+    user_quota: Quota = Field(default_factory=Quota)
+    """For those of each user, by the key that they run with."""
 
     @field_validator("require")
     @classmethod

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from seedbed import documents
-from seedbed.settings.settings import Environment, Settings
+from seedbed.settings.settings import ONLY_IN_FILE, Environment, Settings
 
 SCHEMA_FILE = Path(__file__).with_name("seedbed.schema.json")
 
@@ -18,7 +18,7 @@ def schema() -> dict[str, Any]:
     """The schema of the file, with its `environments`."""
     document = _tidy(Settings.model_json_schema())
     known = {name: value for name, value in document["properties"].items() if name != "source"}
-    section = {name: value for name, value in known.items() if name != "environment"}
+    section = {name: value for name, value in known.items() if name not in {"environment", *ONLY_IN_FILE}}
     document["$defs"]["EnvironmentSection"] = {
         "description": "Settings that override the rest of the file in one environment.",
         "anyOf": [{"type": "object", "properties": section, "additionalProperties": False}, {"type": "null"}],

@@ -23,7 +23,7 @@ from pydantic import (
 
 from seedbed import documents
 from seedbed.errors import Problem, SettingsError, shown
-from seedbed.plugins import suggestion
+from seedbed.plugins import suggestion, unknown
 from seedbed.settings.alerts import AlertSettings, check_names
 from seedbed.settings.channels import ChannelSettings, Reviewers
 from seedbed.settings.judges import JudgeSettings
@@ -31,20 +31,14 @@ from seedbed.settings.models import Card, check_fallbacks
 from seedbed.settings.secrets import is_reference, reveal, secrets
 from seedbed.settings.section import Expected, Missing, Section, join, problems, refusal, require, unknown_key
 from seedbed.settings.tools import ToolSource
-from seedbed.settings.values import REFERENCE_SCHEMA, Period, PositiveCount
+from seedbed.settings.values import REFERENCE_SCHEMA, Period, PositiveCount, Quota
 
 Environment: TypeAlias = Literal["dev", "staging", "production"]
 RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
 """Variables that are not settings: the keys of an encrypted store, and the switch for tracebacks."""
-ONLY_IN_FILE = frozenset({"channels", "reviewers", "signers"})
-"""What decides whether a release is allowed: no variable overrides it, because that would leave no trace."""
-
-
-class Quota(Section):
-    """The most that can happen within 24 hours. Default: no limit."""
-
-    runs_per_day: int | None = Field(default=None, ge=0)
-    usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+ONLY_IN_FILE = frozenset({"channels", "metrics", "reviewers", "signers"})
+"""What decides whether a release is allowed, with the judges that gates name: no variable overrides it, because that
+would leave no trace, and no environment, because a variable chooses it."""
 
 
 class LimitSettings(Section):
@@ -60,16 +54,30 @@ class LimitSettings(Section):
     unknown_prices: Literal["refuse", "allow"] = "refuse"
 
 
+_URL = re.compile(r"https?://[^/\s]+/\S")
+
+
 class TelemetrySettings(Section):
-    """What leaves the process: logs to the error stream or to a file, metrics, and spans to a URL. Default: nothing."""
+    """What leaves the process. Default: nothing.
+
+    Logs of at least a `level` go to the error stream, to a file or to a URL, metrics to Prometheus or to a URL, and
+    spans to a URL.
+    """
 
     logs: Annotated[
-        bool | str, AfterValidator(require(lambda logs: logs != "")), Expected("true, false or the path of a file")
+        bool | str,
+        AfterValidator(require(lambda logs: logs != "")),
+        Expected("true, false, the path of a file, or a URL"),
     ] = False
-    metrics: bool = False
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    metrics: Annotated[
+        bool | str,
+        AfterValidator(require(lambda metrics: isinstance(metrics, bool) or _URL.match(metrics))),
+        Expected("true, false, or a URL such as http://localhost:4318/v1/metrics"),
+    ] = False
     spans: Annotated[
         str | None,
-        AfterValidator(require(lambda url: url is None or re.match(r"https?://[^/\s]+/\S", url))),
+        AfterValidator(require(lambda url: url is None or _URL.match(url))),
         Expected("a URL such as http://localhost:4318/v1/traces"),
     ] = None
 
@@ -222,8 +230,7 @@ class Settings(Section):
         yield from check_fallbacks({name: card.then for name, card in self.models.items()}, known)
         for name, judge in self.metrics.items():
             if judge.model not in known:
-                wrong, near = f"no model named {shown(judge.model)}", suggestion(judge.model, known)
-                yield Problem(f"metrics.{name}.model", wrong, "one of those under models", near)
+                yield unknown(f"metrics.{name}.model", judge.model, known, kind="model")
         for name in self.channels:
             yield from self.channel(name).check_roles(f"channels.{name}")
 
@@ -312,8 +319,13 @@ def _check_environments(sections: object) -> Iterator[Problem]:
         elif not isinstance(section, dict | None):
             yield Problem(path, shown(section), "a mapping of settings")
         else:
-            for problem in _check_layer(section or {}, without=("environment",)):
+            layer = {key: value for key, value in (section or {}).items() if key not in ONLY_IN_FILE}
+            for problem in _check_layer(layer, without=("environment",)):
                 yield replace(problem, path=join(path, problem.path))
+            for key in (section or {}).keys() & ONLY_IN_FILE:
+                expected = "it outside of environments: a release passes the same gates in all of them"
+                remedy = "Name one channel for each environment, or keep a workspace file for each."
+                yield Problem(join(path, key), f"{key} of one environment", expected, remedy)
 
 
 def _check_layer(layer: dict[str, Any], without: tuple[str, ...] = ()) -> Iterator[Problem]:

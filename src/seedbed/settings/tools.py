@@ -9,14 +9,38 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from seedbed.errors import Problem, shown
+from seedbed.plugins import offered, unknown
 from seedbed.settings.secrets import A_REFERENCE
 from seedbed.settings.section import Expected, Section, refusal, require
 from seedbed.settings.values import SecretReference
+
+GROUP = "seedbed.tools"
+"""The entry points by which a package offers tools: functions, LangChain tools, or `Tool`."""
 
 ImportPath = Annotated[
     str,
     AfterValidator(require(lambda path: re.fullmatch(r"[\w.]+:\w+", path))),
     Expected("module:function"),
+]
+
+
+def _find_tool(name: str) -> str:
+    """The import path of a tool, which may be known by the name of an entry point."""
+    if ":" in name:
+        return name
+    offers = offered(GROUP)
+    if name not in offers:
+        raise refusal(unknown("", name, offers, "Write module:function, or install the package that offers the tool."))
+    return offers[name]
+
+
+ToolPath = Annotated[
+    Annotated[
+        str,
+        AfterValidator(require(lambda name: re.fullmatch(r"[\w.-]+|[\w.]+:\w+", name))),
+        Expected("module:function, or the name of a tool that a package offers"),
+    ],
+    AfterValidator(_find_tool),
 ]
 
 
@@ -56,15 +80,16 @@ class McpServer(Section):
 
 
 class ToolSource(Section):
-    """Where tools come from: a function, written simply as module:function, or an MCP server.
+    """Where tools come from: a function, written simply as module:function or by the name of a tool that a package
+    offers, or an MCP server.
 
     `effect` says what a function does to the world, if its code does not. Outside live runs `simulated` acts in its
     place, or what `sandbox` makes for each run; a server has only a sandbox.
     """
 
-    short_form: ClassVar[Mapping[str, Any]] = {"type": "string", "pattern": r"^[\w.]+:\w+$"}
+    short_form: ClassVar[Mapping[str, Any]] = {"type": "string", "pattern": r"^[\w.:-]+$"}
 
-    function: ImportPath | None = None
+    function: ToolPath | None = None
     mcp: McpServer | None = None
     effect: Literal["reads", "changes", "sends"] | None = None
     simulated: ImportPath | None = None
@@ -73,7 +98,7 @@ class ToolSource(Section):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, value: object) -> object:
-        if isinstance(value, str) and re.match(r"[\w.]+:\w+$", value):
+        if isinstance(value, str):
             return {"function": value}
         if not isinstance(value, dict | ToolSource) or not value:
             raise refusal(Problem("", shown(value), "module:function, or mcp with a server"))

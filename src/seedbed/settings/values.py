@@ -1,4 +1,4 @@
-"""Values as people write them in the workspace file: shares, times, numbers of runs, and references to secrets."""
+"""Values as people write them in the workspace file: shares, times, numbers, quotas, and references to secrets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 
 from seedbed.documents import A_TIME, duration
 from seedbed.settings.secrets import A_REFERENCE, is_reference
-from seedbed.settings.section import Expected, require
+from seedbed.settings.section import Expected, Section, require
 
 A_SHARE = "a share above 0 % and up to 100 %, such as 5% or 0.05"
 
@@ -88,3 +88,10 @@ Secret: TypeAlias = Annotated[SecretReference, Expected(A_REFERENCE, "secret")]
 """A reference, in a place where people might write the secret itself."""
 Words: TypeAlias = Annotated[str, AfterValidator(require(str.strip))]
 """A text that is not blank."""
+
+
+class Quota(Section):
+    """The most that can happen within 24 hours. Default: no limit."""
+
+    runs_per_day: int | None = Field(default=None, ge=0)
+    usd_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False)

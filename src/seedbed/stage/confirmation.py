@@ -15,9 +15,10 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias, runtime_checkable
 
 from seedbed.errors import NotFound, Problem, RunError, shown
-from seedbed.runs.recorder import json_copy
+from seedbed.runs.run_start import json_copy
 from seedbed.settings import ConfirmSettings
-from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest, now
+from seedbed.storage.off_loop import off_loop
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest, now, short
 
 Confirm: TypeAlias = Callable[..., Awaitable[bool]]
 """An async function that asks a person: it receives the action and why it is asked. One with a parameter `arguments`
@@ -181,7 +182,7 @@ class Prompt:
 def question_text(question: Question) -> str:
     """A question as a person reads it. Text that models wrote cannot control the terminal, nor hide in it."""
     arguments = "" if question.arguments is None else f" {canonical(question.arguments)}"
-    text = f"run {question.run[:10]} wants to {question.action}{arguments} ({question.because})"
+    text = f"run {short(question.run)} wants to {question.action}{arguments} ({question.because})"
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 
@@ -214,9 +215,9 @@ class Queue:
     clock: Callable[[], datetime] = now
 
     async def ask(self, question: Question) -> PersonReply:
-        until = await asyncio.to_thread(self._put, question)
+        until = await off_loop(self._put, question)
         pause = FIRST_LOOK_SECONDS
-        while (answer := await asyncio.to_thread(_answer_to, self.store, question.key)) is None:
+        while (answer := await off_loop(_answer_to, self.store, question.key)) is None:
             left = (until - self.clock()).total_seconds()
             if left > 0:
                 await asyncio.sleep(min(pause, left))
@@ -224,7 +225,7 @@ class Queue:
             else:
                 because = "nobody answered in time"
                 late = _answer(question, "timed out", because=because, by=self.by, at=until)
-                await asyncio.to_thread(self.store.append, [late])
+                await off_loop(self.store.append, [late])
         text = answer.body["answer"]
         how = f"{answer.by} said {text}: {answer.body['because']}"
         if text == "timed out":

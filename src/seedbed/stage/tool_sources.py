@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.errors import Problem, SettingsError, shown
+from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.steps.tool_use import chosen
 from seedbed.plugins import load
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord
@@ -17,10 +19,10 @@ from seedbed.settings import ToolSource
 from seedbed.stage.mcp import Connection
 from seedbed.stage.program import source
 from seedbed.stage.replay import ReplayTools, strict_record
+from seedbed.stage.simulated_tools import SimulatedTools, simulated_tools
 from seedbed.stage.stage import Stage
-from seedbed.stage.stand_ins import StandIns, standing_in
-from seedbed.stage.tools import Tool, as_tool, toolbox
-from seedbed.storage.store import Json
+from seedbed.stage.tools import Tool, as_tool, toolbox, toolset
+from seedbed.storage.store import Json, digest
 
 
 class ToolSources:
@@ -29,6 +31,7 @@ class ToolSources:
     def __init__(self, sources: Sequence[ToolSource], folder: Path = Path()) -> None:
         self._functions = [each for each in sources if each.function]
         self._servers = [(Connection(each.mcp, folder), each) for each in sources if each.mcp]
+        self._served: list[Tool] = []
 
     async def load(self, others: Iterable[Any]) -> dict[str, Tool]:
         """All tools by name, with `others` that were passed in Python; servers that do not run yet are started, all at
@@ -36,36 +39,47 @@ class ToolSources:
 
         Raises SettingsError for a function that cannot be imported, RunError for a server that does not answer.
         """
-        functions = self._load_functions()
+        functions = self.listed()
         served = await asyncio.gather(*(_served(*server) for server in self._servers))
-        return toolbox([*others, *functions, *(tool for tools in served for tool in tools)])
+        self._served = [tool for tools in served for tool in tools]
+        return toolbox([*others, *functions, *self._served])
+
+    def identity(self, others: Iterable[Any], playbook: Playbook) -> Json:
+        """The digest of what models are told of the tools that a dialogue names, if it names some; those of MCP servers
+        count as they were when last loaded."""
+        if playbook.program or not playbook.named_tools:
+            return {}
+        tools = toolbox([*others, *self.listed(), *self._served])
+        return {"toolset": digest("toolset", toolset(tools, chosen(playbook.named_tools, tools), playbook.tools))}
 
     @asynccontextmanager
     async def for_run(
         self, others: Iterable[Any], recorder: Recorder, parent: Stage | None, *, reached: bool
     ) -> AsyncIterator[Mapping[str, Tool]]:
-        """The tools of one run; none are loaded unless it has a program. A run within another has its stand-ins."""
+        """The tools of one run; none are loaded unless it may call some. A run within another shares the simulated
+        ones."""
         if strict := strict_record(recorder):
             yield ReplayTools(toolbox(others), strict.cassette, servers=bool(self._functions or self._servers))
             return
         tools = await self.load(others) if reached else toolbox(others)
         if recorder.real_tools or not reached or isinstance(recorder, ReplayRecord):
             yield tools
-        elif parent and isinstance(parent.tools, StandIns):
-            yield parent.tools
+        elif parent and isinstance(parent.toolbox, SimulatedTools):
+            yield parent.toolbox
         else:
-            async with standing_in(tools) as stand_ins:
-                yield stand_ins
+            async with simulated_tools(tools) as simulated:
+                yield simulated
 
-    def stand_ins(self, others: Iterable[Any]) -> Json:
-        """What stands in for tools, and its source, by the name of the tool or the server. Raises SettingsError."""
-        tools = toolbox([*others, *self._load_functions()]).values()
+    def simulations(self, others: Iterable[Any]) -> Json:
+        """What acts in place of tools, and its source, by the name of the tool or the server. Raises SettingsError."""
+        tools = toolbox([*others, *self.listed()]).values()
         known: Json = {tool.name: {"simulated": source(tool.simulated)} for tool in tools if tool.simulated}
         known |= {tool.name: {"sandbox": source(tool.sandbox)} for tool in tools if tool.sandbox}
         servers = {each.server.label: _load(about.sandbox) for each, about in self._servers if about.sandbox}
         return known | {name: {"sandbox": source(sandbox)} for name, sandbox in servers.items()}
 
-    def _load_functions(self) -> list[Tool]:
+    def listed(self) -> list[Tool]:
+        """The functions of the workspace file, as tools. Raises SettingsError."""
         return [_load_tool(each) for each in self._functions]
 
     def close(self) -> None:

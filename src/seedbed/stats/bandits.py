@@ -16,6 +16,12 @@ NODES = np.concatenate([[-7.0, -6.0], np.linspace(-5, 5, 31), [6.0, 7.0]])
 """Where `chances` evaluates each belief, in standard deviations from its mean. The error of a chance is below 0.001 for
 beliefs worth 3 to 10,000 outcomes."""
 
+LOW = 5
+"""The node at four deviations below the mean."""
+
+MOST_EDGES = 200
+"""How many points `chances` integrates over at most: with many arms, their nodes lie closer together than is needed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Belief:
@@ -111,8 +117,10 @@ def chances(beliefs: Mapping[str, Belief], penalties: Mapping[str, float] | None
     means = good / (good + bad)
     deviations = np.sqrt(means * (1 - means) / (good + bad + 1))
     nodes = np.clip(means + deviations * NODES, 0.0, 1.0) - shift[:, None]
-    # Below the highest of the lower ends no draw can be the best.
-    edges = np.unique(nodes[nodes >= nodes[:, 0].max()])
+    # Below four deviations under any arm a draw is next to never the best.
+    edges = np.unique(nodes[nodes >= nodes[:, LOW].max()])
+    if len(edges) > MOST_EDGES:
+        edges = edges[np.linspace(0, len(edges) - 1, MOST_EDGES).astype(int)]
     below = scipy.special.betainc(good, bad, np.clip(edges + shift[:, None], 0.0, 1.0))
     # The chance of an arm is the integral, over its own distribution, of the chance that all others lie below.
     others = _product_of_others(below)

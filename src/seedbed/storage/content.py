@@ -109,9 +109,9 @@ def digest_of_text(kind: str, text: str) -> Digest:
     return "b2:" + hashlib.blake2b(f"{kind}\n{text}".encode(), digest_size=32).hexdigest()
 
 
-def short(digest: Digest) -> str:
-    """A digest as people see it: ten characters."""
-    return digest.removeprefix("b2:")[:10]
+def short(name: str) -> str:
+    """A digest or an id as people see it: ten characters, or those of an id that say its time."""
+    return name.removeprefix("b2:")[: 17 if name.startswith("t") else 10]
 
 
 def is_sealed(body: object) -> bool:

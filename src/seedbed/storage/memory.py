@@ -152,8 +152,9 @@ class Facts:
         """The facts not known yet, with their numbers and bindings; `linked` facts keep the bindings they have."""
         new: dict[tuple[str, str], Fact] = {}
         for fact in facts:
-            if (fact.kind, fact.key) not in self._keys:
-                new.setdefault((fact.kind, fact.key), fact)
+            wins = not any(each in self._keys or each in new for each in fact.unless)
+            if wins and (fact.kind, fact.key) not in self._keys:
+                new.setdefault((fact.kind, fact.key), replace(fact, unless=()) if fact.unless else fact)
         fresh = list(new.values())
         numbers = range(self._last_number + 1, self._last_number + 1 + len(fresh))
         if linked:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -67,17 +66,6 @@ def sync(folder: Path) -> None:
             os.fsync(opened)
         finally:
             os.close(opened)
-
-
-def reader(file: Path) -> sqlite3.Connection:
-    """A connection to a database file that we may not write to.
-
-    Readers create the write-ahead log if it is missing, which we may not do in a read-only folder. But without a log
-    nobody is writing, so the file can be opened as immutable.
-    """
-    unlogged = not file.with_name(f"{file.name}-wal").exists() and not writable(file.parent)
-    options = "immutable=1" if unlogged else "mode=ro"
-    return sqlite3.connect(f"{file.absolute().as_uri()}?{options}", uri=True, check_same_thread=False)
 
 
 def to_readable_json(value: Mapping[str, Any]) -> str:

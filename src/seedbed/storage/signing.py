@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from seedbed import plugins
-from seedbed.errors import Problem, SettingsError
+from seedbed import documents, plugins
+from seedbed.errors import Problem, SettingsError, shown
 from seedbed.storage.store import Fact, Query, Store, now
 
 SIGNED = ("comparison", "attempt", "approval", "refusal", "move")
@@ -97,6 +97,18 @@ def check_signatures(store: Store, signers: Mapping[str, str]) -> list[Problem]:
                     remedy = f"If {name} did it: seedbed evidence sign."
                     problems.append(Problem(f"{kind} fact {fact.key}", state, f"one by {name}", remedy))
     return problems
+
+
+def read_signers(path: Path) -> dict[str, str]:
+    """The public keys of people by their names, from the `signers` of a workspace file. Raises SettingsError."""
+    value = documents.read(path, SettingsError).value
+    known = value.get("signers") if isinstance(value, Mapping) else None
+    if not isinstance(known, Mapping) or not known or not all(isinstance(key, str) for key in known.values()):
+        expected = "signers: {NAME: ed25519:…}, as in a workspace file"
+        raise SettingsError([Problem("signers", shown(known) if known else "nothing", expected)], str(path))
+    for name, key in known.items():
+        _decoded(key, f"signers.{name}")
+    return {str(name): key for name, key in known.items()}
 
 
 def _holds(public: Any, fact: Fact, signature: Fact) -> bool:

@@ -8,7 +8,9 @@ so that a single edited byte is detected.
 from __future__ import annotations
 
 import math
+import secrets
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,6 +50,9 @@ class Fact:
     which this one derives, `tags` are exact words to find it by. The store sets the rest: `number`, the position in it;
     `salt` and `commitment`, which stand for the body in every proof; and, on some, `link`, the hash that binds it and
     the facts before it to all earlier ones (see `chain`).
+
+    A fact is not added while the store has one of those that `unless` names, each by its kind and key. That is decided
+    in the transaction that adds it, and not stored.
     """
 
     kind: str
@@ -63,6 +68,7 @@ class Fact:
     link: str = field(default="", compare=False)
     salt: str = field(default="", compare=False, repr=False)
     commitment: str = field(default="", compare=False, repr=False)
+    unless: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.at.tzinfo is None:
@@ -116,6 +122,7 @@ class Ref:
     because: str
 
 
+@runtime_checkable
 class Store(Protocol):
     """Keeps content, facts and refs. Safe to share between threads, processes and, for a server, machines.
 
@@ -129,7 +136,8 @@ class Store(Protocol):
         """The content with this digest. Raises NotFound, or StoreDamaged if its text does not match the digest."""
 
     def append(self, facts: Iterable[Fact]) -> int:
-        """Add facts, all or none, and return how many were new: a key already known is not added twice."""
+        """Add facts, all or none, and return how many were new: a key already known is not added twice, nor a fact
+        that gives way to another (see `Fact.unless`)."""
 
     def facts(self, query: Query) -> Iterator[Fact]: ...
 
@@ -269,6 +277,21 @@ def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def new_id() -> str:
+    """An id for what happens now, such as a live run: `t` and a UUID of version 7. Such ids sort by time, so that new
+    ones lie side by side in an index, however large it is."""
+    millis, rest = divmod(time.time_ns(), 1_000_000)
+    return f"t{millis << 80 | 7 << 76 | (rest << 12) // 1_000_000 << 64 | 2 << 62 | secrets.randbits(62):032x}"
+
+
+def child_id(parent: str, request: str) -> str:
+    """The id of a run that another one opens: the same whenever that one is resumed. It begins with the time of its
+    parent, if the parent's does."""
+    if parent.startswith("t"):
+        return parent[:13] + digest("child", [parent, request])[3:23]
+    return uuid.uuid5(uuid.UUID(parent), request).hex
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -18,14 +18,17 @@ from seedbed.evaluation.judges.declared import DeclaredJudge, declared_judges
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.evaluation.remote import RemoteWorkers
+from seedbed.experiments.options import Comparing
+from seedbed.experiments.registration import Registration
 from seedbed.parallel import Executor, Loop, executor
 from seedbed.playbooks.playbook import Playbook
+from seedbed.plugins import unknown
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import Confirm, Person
-from seedbed.workspace.resources import DATASET_FILES, Resources, find_file, store_url
+from seedbed.workspace.resources import DATASET_FILES, AnyPlaybook, Resources, find_file, store_url
 
 AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
@@ -89,9 +92,9 @@ class Execution:
             if Path(whole).suffix in (".yaml", ".yml"):
                 remedy = "Name a file such as tasks.jsonl, a folder, or a stored dataset."
                 raise DatasetError([Problem("tasks", f"the playbook {whole}", "a dataset", remedy)])
-            known = ", ".join(ref.name.removeprefix("datasets/") for ref in store.refs("datasets/")) or "none yet"
-            remedy = "A file such as tasks.jsonl works too; `seedbed dataset add` stores one"
-            raise NotFound(f"no dataset is called {shown(whole)}. Known names: {known}. {remedy}")
+            known = [ref.name.removeprefix("datasets/") for ref in store.refs("datasets/")]
+            remedy = "A file such as tasks.jsonl works too; `seedbed dataset add` stores one."
+            raise NotFound(unknown("tasks", whole, known, remedy, kind="dataset"))
         return Dataset.from_content(body)
 
     # MetricChoice
@@ -127,10 +130,23 @@ class Execution:
         executor = self._executor(parallel)
         return replace(context, remote=RemoteWorkers(executor, open_worker, self._launch)) if executor else context
 
+    def registration(
+        self,
+        control: Playbook,
+        candidates: Iterable[AnyPlaybook],
+        on: Tasks,
+        metric: Metric | str,
+        options: Comparing,
+    ) -> Registration:
+        """What a comparison on a dataset registers when it begins."""
+        options = replace(options, fresh=options.fresh or self.is_fresh(on))
+        new, tasks = [self._resources.playbook(each) for each in candidates], self.dataset(on, compared=True)
+        return Registration(control, new, tasks, self.metric(metric), self.context(), options)
+
     async def expect_harmless(self, *playbooks: Playbook) -> None:
         """Refuse, before anything is paid, to run playbooks whose tools would change the world. Raises SettingsError
         with the ways to go on."""
-        await self._resources.runner.expect_stand_ins(playbooks)
+        await self._resources.runner.expect_simulated(playbooks)
 
     def _executor(self, parallel: str | int | None) -> Executor | None:
         """The executor to use; None if that is this event loop. Raises SettingsError."""

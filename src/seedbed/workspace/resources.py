@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from seedbed import documents
 from seedbed.errors import NotFound, PlaybookError, Problem, SeedbedError, SettingsError, StoreError, shown
 from seedbed.models.cards import Registry
+from seedbed.playbooks import builtin
 from seedbed.playbooks.formats import Import, load_file
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import is_number, is_whole
-from seedbed.playbooks.warnings import foreign_program, idle_rules, unused_inputs
-from seedbed.plugins import load
+from seedbed.playbooks.warnings import foreign_program, idle_rules, unknown_tools, unused_inputs
+from seedbed.plugins import load, unknown
 from seedbed.settings import ChannelSettings, Settings
-from seedbed.spending.quota import Spending, SpendingNotice
+from seedbed.spending.notices import SpendingNotice
+from seedbed.spending.quota import Spending, scopes_of
 from seedbed.stage.confirmation import Confirm, Person, Prompt
 from seedbed.stage.program import Program, with_program
 from seedbed.stage.runner import Runner
@@ -68,7 +70,7 @@ class Evaluating:
 ONCE = Evaluating()
 
 AnyPlaybook: TypeAlias = Playbook | Path | str
-"""A playbook, its path, digest, ref or channel."""
+"""A playbook, its path, digest, ref or channel, or the name of a dialogue that ships with seedbed."""
 
 
 @dataclass
@@ -168,6 +170,7 @@ class Resources:
         """Performs every run of this workspace, with the tools and the person to ask that there are now."""
         runner = self._runner
         runner.tools, runner.confirm, runner.real_tools = self.tools, self.confirm, self.real_tools
+        runner.learn()
         return runner
 
     @cached_property
@@ -187,12 +190,31 @@ class Resources:
     def playbook(self, playbook: AnyPlaybook, changes: Mapping[str, Any] | None = None) -> Playbook:
         """The playbook itself, or the one that a file, digest, ref or channel names, with some values changed.
 
-        In a file any value can be changed, in a stored playbook the genes. Raises PlaybookError or NotFound.
+        In a file any value can be changed, in a stored playbook the genes. A dialogue that ships with seedbed uses
+        the first model of the workspace if there is none with the name it says. Raises PlaybookError or NotFound.
         """
-        if isinstance(playbook, str | Path) and is_playbook_file(playbook):
-            return load_file(playbook, dict(changes) if changes else None).playbook
+        if isinstance(playbook, str | Path) and (file := self.file_of(playbook)):
+            loaded = load_file(file, dict(changes) if changes else None).playbook
+            return loaded if file == Path(playbook) else self._with_first_model(loaded)
         chosen = playbook if isinstance(playbook, Playbook) else self.library.get(_playbook_name(playbook))
         return with_genes(chosen, changes) if changes else chosen
+
+    def file_of(self, playbook: Path | str) -> Path | None:
+        """The file that is named, or that of a dialogue that ships with seedbed, unless a stored playbook is called
+        so."""
+        if is_playbook_file(playbook):
+            return Path(playbook)
+        file = builtin.FILES.get(str(playbook))
+        with suppress(NotFound):
+            return None if file and self.library.find(str(playbook)) else file
+        return file
+
+    def _with_first_model(self, playbook: Playbook) -> Playbook:
+        models, content = list(self.models), playbook.document()
+        if models and builtin.MODEL not in models:
+            for role in content["roles"].values():
+                role |= {"model": models[0]} if role.get("model") == builtin.MODEL else {}
+        return Playbook.from_document(content)
 
     def performed(self, playbook: AnyPlaybook, program: Program | str | None) -> Playbook:
         """The playbook as that program performs it, if there is one; a stored playbook is then its parent."""
@@ -207,17 +229,20 @@ class Resources:
 
     def warnings(self, playbook: AnyPlaybook, changes: Mapping[str, Any], inputs: Collection[str]) -> list[Problem]:
         """What is probably not meant in a playbook, and inputs of a run that none of its prompts uses."""
-        is_file = isinstance(playbook, str | Path) and is_playbook_file(playbook)
-        chosen, written = (
-            self.playbook(playbook, changes),
-            load_file(str(playbook), changes).warnings if is_file else (),
-        )
+        chosen, written = self.playbook(playbook, changes), list[Problem]()
+        if isinstance(playbook, str | Path) and (file := self.file_of(playbook)):
+            loaded = load_file(file, changes)
+            written += loaded.warnings
+            if loaded.playbook != chosen:
+                models = list(self.models)
+                remedy = f"{models[0]} answers. Choose another with --set roles.ROLE.model=MODEL."
+                written.append(Problem("model", builtin.MODEL, f"one of: {', '.join(models)}", remedy))
         unused, unread = unused_inputs(chosen, inputs), foreign_program(chosen, self.settings.programs)
         return [*written, *unused, *unread]
 
     def keep(self, playbook: AnyPlaybook, because: str) -> Digest:
         """The digest of a playbook, which is in the store once this returns."""
-        if isinstance(playbook, str) and not is_playbook_file(playbook):
+        if isinstance(playbook, str) and self.file_of(playbook) is None:
             return self.library.find(playbook)
         return self.library.keep(self.playbook(playbook), because=because)
 
@@ -232,15 +257,20 @@ class Resources:
         """Raises NotFound for a channel that is not declared and has no release."""
         names = self.channel_names()
         if channel not in names:
-            raise NotFound(f"no channel {shown(channel)}. Channels: {', '.join(names) or 'none yet'}")
+            remedy = "Add it under channels in the workspace file, or release a playbook to it."
+            raise NotFound(unknown("channel", channel, names, remedy, kind="channel"))
+
+    def scopes(self, playbook: AnyPlaybook, key: str | None) -> tuple[str, ...]:
+        """What a run counts against besides the workspace: the channel that it names, and its user there."""
+        channel = str(playbook).removeprefix("channels/") if isinstance(playbook, str) else ""
+        return scopes_of(channel, key) if channel in self.settings.channels else ()
 
     def protection(self, channel: str) -> ChannelSettings:
         """What protects a channel. Raises SettingsError for one that is not declared and has no release."""
         declared = self.settings.channels
         if channel not in declared and self.store.ref(f"channels/{channel}") is None:
-            known = ", ".join(declared) or "none yet"
             remedy = "Add it under channels in the workspace file, or check its spelling."
-            raise SettingsError([Problem(f"channels.{channel}", "nothing", f"one of: {known}", remedy)])
+            raise SettingsError([unknown(f"channels.{channel}", channel, declared, remedy, kind="channel")])
         return self.settings.channel(channel)
 
 
@@ -265,10 +295,11 @@ class FileChecker:
 
     def check(self, file: Path) -> tuple[Import, list[Problem]]:
         """What is in a file, and what is probably not meant in it. Raises PlaybookError."""
-        document = load_file(file)
+        document = load_file(shipped_file(file))
         unclear = [*document.warnings, *foreign_program(document.playbook, self.programs)]
-        if document.playbook.rules.all():
-            unclear += [*self.unknown, *(idle_rules(document.playbook, self.tools) if self.tools else ())]
+        if document.playbook.rules.all() or document.playbook.named_tools:
+            unclear += self.unknown or unknown_tools(document.playbook, self.tools)
+            unclear += idle_rules(document.playbook, self.tools) if self.tools else ()
         return document, unclear
 
 
@@ -298,7 +329,17 @@ def store_url(settings: Settings) -> str:
 
 
 def is_playbook_file(name: Path | str) -> bool:
-    return Path(name).suffix in (".yaml", ".yml", ".json")
+    return Path(name).suffix in (".yaml", ".yml", ".json", *documents.PLAIN_TEXTS)
+
+
+def is_in_a_file(name: str) -> bool:
+    """Whether a playbook can be read without a workspace."""
+    return is_playbook_file(name) or name in builtin.FILES or Path(name).exists()
+
+
+def shipped_file(file: Path) -> Path:
+    """The file, or that of a dialogue that ships with seedbed if there is none and it has this name."""
+    return file if file.exists() else builtin.FILES.get(str(file), file)
 
 
 def _playbook_name(name: object) -> str:

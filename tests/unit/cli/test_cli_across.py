@@ -120,7 +120,7 @@ def test_money_that_does_not_last_is_told(seedbed: Seedbed) -> None:
     ("arguments", "code", "told"),
     [
         (("--across", "qa"), 1, "Known kinds of task: sort"),
-        (("--across", "sort", "shop/qa"), 1, "no specialised playbook is called"),
+        (("--across", "sort", "shop/qa"), 1, "no specialised playbook named"),
         (("--across", "sort", "--suite", "."), 64, "expected none with --suite"),
         (("--across", "sort", "--front"), 64, "expected none with --front"),
         (("--across", "sort", "--on", "mail.jsonl"), 64, "expected none with --on"),

@@ -29,10 +29,10 @@ def folder(tmp_path: Path) -> Path:
         ("dataset show sorter.yaml", A_DATASET),
         ("compare sorter.yaml sorter.yaml --on sorter.yaml", A_DATASET),
         ("evolve sorter.yaml train.jsonl --instructions nope.txt", "No such file or directory"),
-        ("rollback production --because x", 'no release on channel "production"'),
+        ("rollback production --because x", 'no channel with a release named "production"'),
         ("channel promote production --because x", "Release a playbook to it first: seedbed release PLAYBOOK"),
-        ("channel freeze production --because x", 'no release on channel "production"'),
-        ("channel log production", 'no release on channel "production"'),
+        ("channel freeze production --because x", 'no channel with a release named "production"'),
+        ("channel log production", 'no channel with a release named "production"'),
         ("evidence verify nope.evidence", "nope.evidence: found no such file; expected an evidence file"),
         ("evidence verify 0abc", "is not an experiment in this store"),
         ("evaluate sorter.yaml train.jsonl --replicates 0", "'--replicates': found \"0\"; expected at least 1"),
@@ -52,7 +52,7 @@ def test_a_wrong_call_says_what_to_do(line: str, message: str, seedbed: Seedbed)
 @pytest.mark.parametrize(
     ("line", "path", "found"),
     [
-        ("rollback production --because x", "", 'no release on channel "production"'),
+        ("rollback production --because x", "channel", 'no channel with a release named "production"'),
         ("evidence verify nope.evidence", "nope.evidence", "no such file"),
         ("evaluate sorter.yaml train.jsonl --replicates 0", "--replicates", '"0"'),
         ("evaluate sorter.yaml", "DATASET", "only sorter.yaml"),

@@ -76,6 +76,23 @@ def test_an_export_overwrites_no_file(verdict: Any, seedbed: Seedbed) -> None:
     assert "a file that exists" in done.err
 
 
+def test_a_file_is_verified_with_the_keys_of_the_people_whom_it_names(
+    verdict: Any, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = seedbed("evidence", "key", "-o", "ann.key", "--json").json["public"]
+    write(Path(), signers__yaml=f"signers: {{ann: '{public}'}}", keys__yaml="{ann: nothing}")
+    verify = ("evidence", "verify", "it.evidence", "--signers")
+    seedbed("evidence", "export", verdict["experiment"], "-o", "it.evidence")
+    assert "found no signature expected one by ann" in " ".join(seedbed(*verify, "signers.yaml").out.split())
+    monkeypatch.setenv("SEEDBED_SIGNING_KEY", Path("ann.key").read_text())
+    Path("it.evidence").unlink()
+    seedbed("evidence", "sign")
+    seedbed("evidence", "export", verdict["experiment"], "-o", "it.evidence")
+    assert seedbed(*verify, "signers.yaml").code == 0
+    assert "signers: {NAME: ed25519:" in seedbed(*verify, "keys.yaml").err
+    assert seedbed("evidence", "verify", "--signers", "signers.yaml").code == 64
+
+
 def test_a_forged_certificate_ends_with_1(verdict: Any, seedbed: Seedbed) -> None:
     forge("UPDATE facts SET body = json_set(body, '$.wins', 3) WHERE kind = 'verdict'")
     done = seedbed("evidence", "show", verdict["experiment"])

@@ -149,6 +149,27 @@ def test_log_goes_back_to_the_beginning(family: list[str], seedbed: Seedbed) -> 
     assert "caution 0.7" in seedbed("playbook", "log", "careful").out
 
 
+def test_log_shows_the_changes_that_a_document_brought(space: Path, seedbed: Seedbed) -> None:
+    seedbed("playbook", "import", str(Path(__file__).parents[3] / "examples" / "formats" / "parcel-desk.yaml"))
+    done = seedbed("playbook", "log", "parcel-desk", "--json")
+    assert keeps_promise(done.json, "playbook", "log")
+    assert [each["to"] for each in done.json["changes"]] == [0.9, 0.35, 60]
+    assert "refund_readiness" in seedbed("playbook", "log", "parcel-desk").out
+
+
+def test_the_dialogues_that_ship_are_listed_and_shown_without_a_workspace(seedbed: Seedbed) -> None:
+    done = seedbed("playbook", "list", "--builtin", "--json")
+    assert keeps_promise(done.json, "playbook", "list", form="JSON with --builtin")
+    assert [each["name"] for each in done.json["builtin"]] == [
+        *("critique", "debate", "dynamic", "loop", "panel", "pipeline", "podcast", "research")
+    ]
+    assert "Two sides argue" in seedbed("playbook", "list", "--builtin").out
+    shown = seedbed("playbook", "show", "debate", "--json").json
+    assert shown["playbook"] == done.json["builtin"][1]["playbook"]
+    assert seedbed("playbook", "check", "debate", "--strict").code == 0
+    assert seedbed("playbook", "explain", "debate").code == 0
+
+
 def test_log_shows_where_a_ref_pointed(family: list[str], seedbed: Seedbed) -> None:
     seedbed("playbook", "name", "careful", family[1], "--because", "calmer [b]now[/b]")
     done = seedbed("playbook", "log", "careful", "--moves", "--json")

@@ -102,7 +102,7 @@ def test_rollback_returns_to_what_was_served(evolved: Path, seedbed: Seedbed) ->
 
 
 @pytest.mark.parametrize(
-    ("channel", "told"), [("production", "an earlier one to return to"), ("absent", "no release on channel")]
+    ("channel", "told"), [("production", "an earlier one to return to"), ("absent", "no channel with a release")]
 )
 def test_a_rollback_to_nothing_is_refused(channel: str, told: str, evolved: Path, seedbed: Seedbed) -> None:
     done = seedbed("rollback", channel, "--because", "x")

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from command_line import BETTER, WORKSPACE, Seedbed, keeps_promise, promised, write
 
+from seedbed.storage.store import short
+
 
 def test_the_newest_runs_come_first(space: Path, seedbed: Seedbed) -> None:
     ids = [seedbed("run", "sorter.yaml", f"text=number {each}", "--json").json["run"] for each in range(3)]
@@ -79,7 +81,7 @@ def test_a_run_shows_what_was_decided_and_opened_in_the_order_of_happening(opene
     told = (
         "user: first?",
         "decided label: open it, because it is long",
-        f"opened {child['run'][:10]} by open, ",
+        f"opened {short(child['run'])} by open, ",
         "remark that was all",
         "user: last?",
         "2 turns",

@@ -177,7 +177,7 @@ def test_another_base_can_be_inherited(seedbed: Seedbed) -> None:
     [
         (("specialise", "sorter.yaml", "mail/sort", *WHY), 64, "seedbed playbook name main sorter.yaml"),
         (("specialise", "main", "mail", *WHY), 1, "such as law/qa"),
-        (("specialise", "mian", "mail/sort", *WHY), 1, "Known names: "),
+        (("specialise", "mian", "mail/sort", *WHY), 1, "expected one of: "),
         (("rebase", "mail/sort"), 1, "seedbed playbook specialise BASE mail/sort"),
         (("base", "mail/sort", *WHY), 1, "corpora/law/sort"),
     ],

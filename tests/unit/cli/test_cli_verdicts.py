@@ -202,6 +202,7 @@ def test_every_tag_has_a_line_that_fits_a_narrow_terminal_the_worst_first(monkey
     lines = captured.get().splitlines()
     assert lines[0].startswith("worse on 1 of 3 tags, after 3,100 tasks in all and $12.5")
     assert [line.split()[0].rstrip("…")[:10] for line in lines[3:]] == ["salient_tr", "names", "dates"]
+    assert "95% each" in lines[1]
     assert "worse" in lines[3]
     assert "-0.150   [-0.250, -0.050]" in lines[3]
     assert "120/240" in lines[3]

@@ -104,3 +104,14 @@ def test_a_file_in_the_way_of_the_folder_is_an_error(tmp_path: Path, seedbed: Se
 )
 def test_a_command_is_shown_as_a_shell_takes_it(arguments: tuple[str, ...], typed: str) -> None:
     assert init.typed(*arguments) == typed
+
+
+def test_it_begins_with_a_dialogue_that_ships(tmp_path: Path, seedbed: Seedbed) -> None:
+    done = seedbed("init", "--from", "debate", "--json")
+    assert names(tmp_path) == [".gitignore", "debate.yaml", "seedbed.schema.json", "seedbed.yaml"]
+    assert done.json["next"][1] == "seedbed run debate.yaml question='Should our town buy electric buses?'"
+    assert seedbed("playbook", "check", "debate.yaml", "--strict").code == 0
+    assert Settings.load(tmp_path / "seedbed.yaml", {}).models["local"].args == {"template": "chat"}
+    refused = seedbed("init", "other", "--from", "quarrel")
+    assert (refused.code, "expected one of: critique, debate" in refused.err) == (64, True)
+    assert not (tmp_path / "other").exists()

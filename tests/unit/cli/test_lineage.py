@@ -106,7 +106,7 @@ def test_a_ref_is_found_by_its_short_name_even_after_it_is_gone(kept: str) -> No
         space.resources.library.branch("careful", kept, because="test")
         space.resources.library.close("careful", "archived", because="done")
         assert space.playbooks.moves("careful")[0] == "branches/careful"
-        with pytest.raises(NotFound, match="no ref was ever called"):
+        with pytest.raises(NotFound, match="no ref named"):
             space.playbooks.moves("absent")
 
 

@@ -116,6 +116,17 @@ def test_a_merge_joins_what_both_changed(kept: str, seedbed: Seedbed) -> None:
     assert states == {"careful": "active", "warm": "merged"}
 
 
+def test_a_merge_archives_the_other_branches_if_it_is_told_to(kept: str, seedbed: Seedbed) -> None:
+    for name, value in {"careful": 0.9, "warm": 0.8, "bold": 0.7}.items():
+        gene = "parameters.caution" if name == "careful" else "roles.sorter.temperature"
+        derived(seedbed, kept, f"{gene}={value}", branch=name)
+    done = seedbed("playbook", "merge", "careful", "warm", "--archive-others", *WHY, "--json")
+    assert keeps_promise(done.json, "playbook", "merge")
+    assert done.json["archived"] == ["bold"]
+    states = {each["branch"]: each["state"] for each in seedbed("playbook", "branch", "--json").json["branches"]}
+    assert states == {"careful": "active", "warm": "merged", "bold": "archived"}
+
+
 def test_a_clash_is_told_and_can_be_settled(kept: str, seedbed: Seedbed) -> None:
     derived(seedbed, kept, "parameters.caution=0.9", branch="careful")
     derived(seedbed, kept, "parameters.caution=0.1", branch="bold")
@@ -165,7 +176,7 @@ def test_a_version_never_moves(kept: str, seedbed: Seedbed) -> None:
         (("name", "a b", "sorter.yaml"), "odd characters"),
         (("name", "../x", "sorter.yaml"), "odd characters"),
         (("version", "sorter", "one", "sorter.yaml"), "a semantic version such as 2.0.0"),
-        (("name", "best", "absent"), "no playbook is called"),
+        (("name", "best", "absent"), "no playbook named"),
         (("archive", "absent"), "no active branch"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,

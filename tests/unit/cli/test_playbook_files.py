@@ -99,7 +99,28 @@ def test_the_schema_is_one_that_editors_take(tmp_path: Path, seedbed: Seedbed) -
     assert seedbed("playbook", "schema", "--json").out == done.out
 
 
+@pytest.mark.parametrize("name", ["strategy", "mode", "profile"])
+def test_files_of_other_tools_have_a_schema_too(name: str, seedbed: Seedbed) -> None:
+    schema = Draft202012Validator(seedbed("playbook", "schema", "--format", name).json)
+    schema.check_schema(schema.schema)
+    files = {"strategy": "parcel-desk.yaml", "mode": "launch-plan.json", "profile": "tenancy-qa.json"}
+    document = documents.read(EXAMPLES / files[name], PlaybookError).value
+    assert schema.is_valid(document)
+    assert not schema.is_valid({**document, **dict.fromkeys(document, 3)})
+    refused = seedbed("playbook", "schema", "--format", "poem")
+    assert (refused.code, "expected one of: playbook, strategy, mode, profile" in refused.err) == (64, True)
+
+
 # import and export
+
+
+def test_a_prompt_is_imported_and_exported_as_a_text(space: Path, seedbed: Seedbed) -> None:
+    write(space, prompt__md="# Sort\n\nAnswer in one word.\n")
+    assert seedbed("playbook", "import", "prompt.md", "--json").json["names"] == ["branches/prompt"]
+    assert seedbed("playbook", "export", "prompt", "--format", "text").out == "# Sort\n\nAnswer in one word.\n"
+    assert seedbed("playbook", "export", "prompt", "--format", "text", "-o", "same.txt").code == 0
+    assert (space / "same.txt").read_text() == (space / "prompt.md").read_text()
+    assert seedbed("run", "prompt.md", "mail=boo", "--json").json["status"] == "completed"
 
 
 @pytest.mark.parametrize("name", FOREIGN)

@@ -27,10 +27,10 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.storage import open_store
-from seedbed.storage.store import Fact
+from seedbed.storage.store import Fact, short
 from seedbed.workspace import Workspace
+from seedbed.workspace.nouns.runs import Runs
 from seedbed.workspace.resources import Resources
-from seedbed.workspace.runs import Runs
 
 
 def follow(store: Any, run: str | None = None, **more: Any) -> Iterator[Fact]:
@@ -184,11 +184,11 @@ def test_a_finished_run_is_told_line_by_line(space: Path, seedbed: Seedbed) -> N
     run = seedbed("run", "sorter.yaml", "text=hello\x1b[2J", "--json").json["run"]
     out = seedbed("runs", "tail", run[:8]).out
     start, turn, end = out.splitlines()
-    assert start.startswith(f"{run[:10]}  started playbook ")
+    assert start.startswith(f"{short(run)}  started playbook ")
     assert start.endswith("by ann: text=hello␛[2J")
-    assert turn.startswith(f"{run[:10]}  label · sorter · local: unsure [bold]ä[/bold] 🙂  ")
+    assert turn.startswith(f"{short(run)}  label · sorter · local: unsure [bold]ä[/bold] 🙂  ")
     assert " tokens, $" in turn
-    assert end.startswith(f"{run[:10]}  ✓ completed: unsure [bold]ä[/bold] 🙂  1 turn, ")
+    assert end.startswith(f"{short(run)}  ✓ completed: unsure [bold]ä[/bold] 🙂  1 turn, ")
     documents = [json.loads(line) for line in seedbed("runs", "tail", run, "--json").out.splitlines()]
     assert [each["kind"] for each in documents] == ["start", "turn", "run"]
     assert all(keeps_promise(each, "runs", "tail") for each in documents)

@@ -36,6 +36,33 @@ def test_a_run_with_a_changed_gene_grows_from_what_was_changed(kept: str, seedbe
     assert (known["parents"], known["how"]) == ([kept], "edited")
 
 
+def test_a_dialogue_that_ships_runs_by_name_with_at_most_so_many_turns(space: Path, seedbed: Seedbed) -> None:
+    done = seedbed("run", "loop", "topic=tides", "--turns", "2", "--json")
+    assert [turn["step"] for turn in done.json["turns"]] == ["basics", "first_question"]
+    assert done.err == ""
+    for words, told in ((("loop", "turns=2"), "expected --turns"), (("--resume", "x", "--turns", "2"), "a playbook")):
+        refused = seedbed("run", *words)
+        assert (refused.code, told in refused.err) == (64, True)
+
+
+def test_without_the_model_it_names_the_first_answers_and_this_is_said(space: Path, seedbed: Seedbed) -> None:
+    settings = (space / "seedbed.yaml").read_text().replace("  local:", "  own:")
+    (space / "seedbed.yaml").write_text(settings)
+    done = seedbed("run", "panel", "question=Buy buses?", "--json")
+    assert {turn["model"] for turn in done.json["turns"]} == {"own"}
+    assert "model: found local; expected one of: own. own answers." in " ".join(done.err.split())
+
+
+def test_a_run_says_when_it_converged(space: Path, seedbed: Seedbed) -> None:
+    mode = {"name": "pair", "convergence_threshold": 0.85, "max_turns": 9}
+    mode["prompts"] = {"turn_1": {"participant": "local", "template": "Say {topic}."}}
+    (space / "pair.json").write_text(json.dumps(mode))
+    done = seedbed("run", "pair.json", "topic=tides", "--json")
+    assert keeps_promise(done.json, "run")
+    assert (done.json["status"], done.json["converged_at"]) == ("completed", 2)
+    assert "converged at turn 2" in seedbed("run", "pair.json", "topic=tides").out
+
+
 def test_an_answer_that_is_no_text_is_printed_as_json(space: Path, seedbed: Seedbed) -> None:
     write(
         space,
@@ -65,7 +92,7 @@ def test_a_run_of_what_nobody_knows_names_what_is_known(kept: str, seedbed: Seed
     seedbed("playbook", "name", "careful", kept, "--because", "test")
     done = seedbed("run", "absent", "text=x")
     assert done.code == 1
-    assert 'no playbook is called "absent". Known names: branches/careful' in done.err
+    assert 'no playbook named "absent"; expected one of: branches/careful' in done.err
 
 
 def test_a_spent_budget_ends_with_1(space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch) -> None:

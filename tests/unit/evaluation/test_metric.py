@@ -170,10 +170,9 @@ def test_options_that_a_metric_cannot_have_are_named_all_at_once() -> None:
     assert needy.using(pattern="x").name == "needy(pattern='x')"
 
 
-def test_a_version_stands_for_the_source() -> None:
+def test_another_version_or_another_source_makes_another_metric() -> None:
     one = metric(version=1)(lambda run, task: 1.0)
-    two = metric(version=1)(lambda run, task: 2.0)
-    assert one.identity == two.identity
+    assert metric(version=1)(lambda run, task: 2.0).identity != one.identity
     assert metric(version=2)(lambda run, task: 1.0).identity != one.identity
     assert metric(lambda run, task: 1.0).identity != metric(lambda run, task: 2.0).identity
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seedbed.evaluation.metrics.metric import source_of
+from seedbed.evaluation.metrics.source import source_of
 
 Written = Callable[[str], Any]
 SCORE = "def score(run, task):\n    return len(run.output) < 80\n"
@@ -77,7 +77,7 @@ def test_functions_that_call_each_other_have_an_end(written: Written) -> None:
 
 
 def typed(body: str, seed: str) -> str:
-    script = f"from seedbed.evaluation.metrics.metric import source_of\n{body}\nprint(source_of(score))"
+    script = f"from seedbed.evaluation.metrics.source import source_of\n{body}\nprint(source_of(score))"
     around = {**os.environ, "PYTHONHASHSEED": seed}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=around)
     return done.stdout

@@ -12,7 +12,8 @@ from seedbed.errors import DatasetError, SeedbedError
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.experiments.replay.history import PastRun, draw_history, find_past_runs, recording_of
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run_start import RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact
 

@@ -14,8 +14,8 @@ from loop_samples import ORACLE, agent
 
 from seedbed.errors import Problem, ReleaseRefused, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset
+from seedbed.experiments.evidence_sources import live
 from seedbed.experiments.proof.certificate import certificate, verify
-from seedbed.experiments.sources import live
 from seedbed.experiments.verdict import Verdict
 from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.content import ContentGate

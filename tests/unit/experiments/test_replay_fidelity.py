@@ -145,8 +145,8 @@ async def test_what_was_replayed_is_not_replayed_again() -> None:
 
 
 async def test_an_item_that_cannot_be_replayed_is_invalid_and_not_a_failure_of_the_playbook() -> None:
-    space = await lived()
-    past = draw_history(find_past_runs(space.store), by=(), known=known())
+    space = await lived(9)
+    past = draw_history(find_past_runs(space.store), by=(), known=known(9))
     cells = (await evaluate(B, past.tasks, ExactMatch(), replay_context(context_of(space)))).cells
     assert all(is_invalid(cell) for cell in cells)
     assert "messages.0.text" in cells[0].reason
@@ -157,6 +157,13 @@ async def test_an_item_that_cannot_be_replayed_is_invalid_and_not_a_failure_of_t
     cells = (await evaluate(A, past.tasks, ExactMatch(), replay_context(context_of(space)))).cells
     (failed,) = (cell for cell in cells if cell.value is None)
     assert not is_invalid(failed)  # it failed then, and fails again
+
+
+async def test_where_no_item_can_be_replayed_the_evaluation_stops_with_the_reason() -> None:
+    space = await lived()
+    past = draw_history(find_past_runs(space.store), by=(), known=known())
+    with pytest.raises(RunError, match=r"messages\.0\.text.*Found this in all of the first 10 runs"):
+        await evaluate(B, past.tasks, ExactMatch(), replay_context(context_of(space)))
 
 
 async def test_another_replicate_has_a_seed_that_was_not_recorded() -> None:

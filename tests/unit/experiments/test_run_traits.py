@@ -13,8 +13,9 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.registry import by_name
 from seedbed.experiments.patterns.traits import RunCondition, ScoredRun, conditions, gather_runs
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Decision, Failure
+from seedbed.runs.run_start import RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, digest
 

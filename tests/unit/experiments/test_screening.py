@@ -17,8 +17,9 @@ from seedbed.experiments.patterns.traits import ScoredRun
 from seedbed.experiments.screening.policies import Situation
 from seedbed.experiments.screening.screening import DecisionLog, read_decisions, screen_policy
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Decision, RunStatus
+from seedbed.runs.run_start import RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Store, digest
 

@@ -67,7 +67,7 @@ def edited(playbook: Playbook, data: st.DataObject) -> Playbook:
                     "integer": st.integers(1, 9),
                 }[gene.kind]
             )
-            if gene.kind == "number" and gene.low is not None:
+            if gene.kind in ("number", "integer") and gene.low is not None:
                 changes[path] = max(changes[path], gene.low)  # a threshold only rises
     return with_genes(playbook, changes)
 
@@ -148,12 +148,13 @@ def turns(draw: st.DrawFn, number: int, earlier: list[int]) -> dict[str, Any]:
             prefer=st.none() | st.just("grok"),
             temperature=st.none() | st.integers(0, 2) | st.floats(0, 2),
             max_tokens=st.none() | st.integers(1, 900),
+            context_compression=st.sampled_from(["relevant_only", "none", None]),
         )
     )
 
 
 @st.composite
-def modes(draw: st.DrawFn) -> dict[str, Any]:
+def modes(draw: st.DrawFn, limited: bool = True) -> dict[str, Any]:
     structure = draw(st.sampled_from(["sequential", "parallel", "mixed", "phased", None]))
     count = draw(st.integers(1, 6))
     split = draw(st.integers(0, count))  # of a phased mode: turns up to here run together
@@ -173,7 +174,10 @@ def modes(draw: st.DrawFn) -> dict[str, Any]:
         mode["turns"] = count + draw(st.integers(0, 3))
     if draw(st.booleans()):
         mode["metadata"] = {"template_variables": VARIABLES, **draw(EXTRAS)}
-    return mode
+    if not limited:
+        return mode
+    limits = {"convergence_threshold": st.floats(0, 1), "context_compression": st.just("relevant_only")}
+    return mode | draw(st.fixed_dictionaries({}, optional=limits | {"max_turns": st.none() | st.integers(1, 20)}))
 
 
 ROLE_PROMPTS = optional(
@@ -201,11 +205,14 @@ PROFILES = st.tuples(
         performance=st.dictionaries(NAMES, JSON, max_size=3),
         metadata=st.dictionaries(NAMES, JSON, max_size=2),
         num_workers=st.integers(1, 9),
+        max_debate_rounds=st.none() | st.integers(1, 9),
+        consensus_threshold=st.none() | st.floats(0, 1),
     ),
     ROLES,
     st.sampled_from(sorted(PLACED)),
 ).map(lambda parts: {**parts[0], **PLACED[parts[2]](parts[1])})
-ANY = {"strategy": STRATEGIES.filter(says_something), "mode": modes(), "profile": PROFILES}
+TEXTS = st.fixed_dictionaries({"text": WORDS})
+ANY = {"text": TEXTS, "strategy": STRATEGIES.filter(says_something), "mode": modes(), "profile": PROFILES}
 
 UUID = "6f1c2a52-8d0b-4a57-9f0e-6f0b7f5f3c11"
 
@@ -230,6 +237,7 @@ NATIVE = {
             {"name": "final", "role": "proposer", "sees": ["answer", "facts", "logic"]},
         ],
     },
+    "text": {"roles": {"writer": {"system": "Answer in one line."}}},
     "profile": {
         "roles": {"worker": {"system": "Answer.", "model": "fast", "max_tokens": 90}, "judge": {"system": "Judge."}},
         "parameters": {"num_workers": {"value": 2, "low": 1, "whole": True}},

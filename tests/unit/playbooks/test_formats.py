@@ -40,7 +40,7 @@ def test_what_json_cannot_hold_is_refused() -> None:
 
 
 def test_a_format_nobody_knows_is_refused() -> None:
-    with pytest.raises(PlaybookError, match="one of: strategy, mode, profile"):
+    with pytest.raises(PlaybookError, match="one of: strategy, mode, profile, text"):
         export(Playbook(), "toml")
 
 

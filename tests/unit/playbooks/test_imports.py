@@ -45,7 +45,7 @@ def test_edits_after_import_are_in_the_export(name: str, data: st.DataObject) ->
     assert values(import_document(back(found, playbook)).playbook) == values(playbook)
 
 
-@given(parent=modes(), data=st.data())
+@given(parent=modes(limited=False), data=st.data())
 @settings(deadline=None)
 def test_a_mode_that_extends_another_comes_back_equal_without_the_other(parent: dict[str, Any], data: Any) -> None:
     names = sorted(parent["prompts"])

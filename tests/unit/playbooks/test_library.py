@@ -104,7 +104,7 @@ def test_a_beginning_that_fits_several_digests_is_told(library: Library) -> None
 
 def test_an_unknown_name_tells_the_known_ones(library: Library) -> None:
     library.branch("main", library.keep(START, because="first"), because="begin")
-    with pytest.raises(NotFound, match="Known names: branches/main"):
+    with pytest.raises(NotFound, match="one of: branches/main"):
         library.find("nowhere")
 
 
@@ -130,7 +130,7 @@ def test_what_a_dataset_is_called_is_no_playbook(library: Library) -> None:
     tasks = library.store.put("dataset", {"tasks": []})
     library.store.move("datasets/mail", tasks, expected=None, because="kept", by="anna")
     library.branch("line", library.keep(START, because="first"), because="try")
-    with pytest.raises(NotFound, match=r"no playbook is called .datasets/mail.\. Known names: branches/line\."):
+    with pytest.raises(NotFound, match=r"no playbook named .datasets/mail.; expected one of: branches/line, critique"):
         library.find("datasets/mail")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from seedbed.errors import PlaybookError
 from seedbed.playbooks import loading
+from seedbed.playbooks.genes import genes
 from seedbed.playbooks.playbook import Playbook
 
 BASE = """
@@ -141,11 +142,11 @@ def test_two_steps_of_one_name_in_a_child_are_told_with_both_lines(folder: Path)
 
 def test_a_parent_that_is_no_playbook_is_told_with_who_extends_it(folder: Path) -> None:
     (folder / "deep").mkdir()
-    (folder / "notes.txt").write_text("just words")
-    (folder / "deep" / "child.yaml").write_text("extends: ../notes.txt\n")
+    (folder / "notes.yaml").write_text("just words")
+    (folder / "deep" / "child.yaml").write_text("extends: ../notes\n")
     with pytest.raises(PlaybookError) as wrong:
         Playbook.load(folder / "deep" / "child.yaml")
-    assert wrong.value.source == str((folder / "notes.txt").resolve())
+    assert wrong.value.source == str((folder / "notes.yaml").resolve())
     assert f"{(folder / 'deep' / 'child.yaml').resolve()} extends it" in str(wrong.value)
 
 
@@ -192,3 +193,29 @@ def test_an_override_in_a_file_is_explained_by_its_line(tmp_path: Path) -> None:
     origins = loading.load(tmp_path / "child.yaml").origins
     assert origins["roles.writer.temperature"] == f"{tmp_path / 'child.yaml'}:3"
     assert origins["roles.writer.system"] == f"{tmp_path / 'base.yaml'}:2"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "changes", "path", "value"),
+    [
+        ("mode.json", '{"name": "m", "prompts": {"turn_1": {"role": "x", "template": "Hi."}}}',
+         "steps: [{name: turn_1, prompt: Ho.}]", "steps.turn_1.prompt", "Ho."),
+        ("profile.json", '{"profile_id": "6f1c2a52-8d0b-4a57-9f0e-6f0b7f5f3c11", "worker": {"system_prompt": "Hi."}}',
+         "roles: {worker: {system: Ho.}}", "roles.worker.system", "Ho."),
+        ("prompt.txt", "Hi.", "roles: {writer: {system: Ho.}}", "roles.writer.system", "Ho."),
+        ("strategy.yaml", "metadata: {name: s, version: 1.0.0}\nparameters: {speed: 0.5}\nconstraints: {}\n"
+         "evolution_metadata: {}\nchange_log: []\n", "parameters: {speed: {value: 0.6}}", "parameters.speed", 0.6),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_tool_is_a_base_like_any_other(
+    name: str, text: str, changes: str, path: str, value: object, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text.replace("1.0.0", '"1.0.0"'))
+    (tmp_path / "child.yaml").write_text(f"extends: {name}\n{changes}\n")
+    assert genes(Playbook.load(tmp_path / "child.yaml"))[path].value == value
+    assert Playbook.load(tmp_path / name).digest != Playbook.load(tmp_path / "child.yaml").digest
+
+
+def test_a_base_that_is_not_there_is_told_with_those_that_ship(folder: Path) -> None:
+    with pytest.raises(PlaybookError, match="built in: critique, debate"):
+        load(folder, "extends: nothing")

@@ -75,6 +75,9 @@ def test_a_problem_of_a_parent_is_told_with_the_parents_file(tmp_path: Path) -> 
         ({"additional_turns": {"turn_1": {}}}, "additional_turns.turn_1: found a turn that exists already"),
         ({"phases": [{"prompts": {"turn_1": {}}}]}, "phases[0].prompts.turn_1: found a turn that exists already"),
         ({"name": 3}, "name: found 3; expected text"),
+        ({"context_compression": "all"}, 'context_compression: found "all"; expected relevant_only or none'),
+        ({"convergence_threshold": 85}, "convergence_threshold: found 85; expected at most 1"),
+        ({"max_turns": 0}, "max_turns: found 0; expected at least 1"),
     ],
 )
 def test_what_is_wrong_with_a_mode_is_told(change: dict[str, Any], told: str) -> None:
@@ -99,3 +102,21 @@ def test_turns_that_nobody_wrote_are_told() -> None:
     document = {"name": "short", "turns": 5, "prompts": {f"turn_{n}": {"template": "{topic}"} for n in (1, 2)}}
     (warning,) = read(Original(document)).warnings
     assert (warning.path, warning.found) == ("turns", "5, of which 2 are written")
+
+
+def test_keys_that_a_mode_does_not_have_stay_under_meta_and_in_the_export() -> None:
+    mode = {"name": "odd", "mood": "dry", "prompts": {"turn_1": {"template": "{topic}", "requries": ["wit"]}}}
+    found = read(Original(mode))
+    assert found.playbook.meta == {"mood": "dry", "prompts.turn_1.requries": ("wit",)}
+    assert [(problem.path, problem.remedy) for problem in found.warnings] == [
+        ("mood", "It is kept under meta and does nothing here."),
+        ("prompts.turn_1.requries", "Did you mean requires?"),
+    ]
+    assert read(Original({**mode, "mood": "wet"})).playbook == found.playbook
+
+
+def test_turns_in_phases_are_not_cut() -> None:
+    mode = {"name": "odd", "max_turns": 1, "phases": [{"prompts": {f"turn_{n}": {"role": "x"} for n in (1, 2)}}]}
+    found = read(Original(mode))
+    assert len([*found.playbook.all_steps()]) == 2
+    assert [problem.path for problem in found.warnings] == ["max_turns"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from format_samples import NATIVE, back, document, example
 
@@ -137,3 +139,57 @@ def test_a_native_dialogue_is_written_as_numbered_turns() -> None:
     assert exported["prompts"]["turn_2"]["template"] == "{turn_1_participant} said {turn_1}"
     assert exported["prompts"]["turn_3"]["template"] == "Is {{answer}} logical?"
     assert exported["prompts"]["turn_4"]["context_from"] == [1, 2, 3]
+
+
+def adaptive(count: int = 2, **settings: Any) -> dict[str, Any]:
+    prompts = {f"turn_{n}": {"role": f"speaker_{n}", "template": f"{{topic}} {n}"} for n in range(1, count + 1)}
+    return {"name": "pair", "prompts": prompts, **settings}
+
+
+@pytest.mark.parametrize(
+    ("settings", "rounds"),
+    [({}, 3), ({"max_turns": 9}, 4), ({"max_turns": 4}, 2), ({"max_turns": 999}, 50), ({"max_turns": 3}, None)],
+)
+def test_a_convergence_threshold_repeats_all_turns_for_at_most_max_turns(
+    settings: dict[str, Any], rounds: int | None
+) -> None:
+    *_, last = import_document(adaptive(convergence_threshold=0.85, **settings)).playbook.all_steps()
+    assert (last.until and (last.until.back_to, last.until.settled, last.until.at_most)) == (
+        rounds and ("turn_1", 0.85, rounds)
+    )
+
+
+def test_max_turns_are_the_first_turns_and_a_threshold_without_rounds_is_told() -> None:
+    found = import_document(adaptive(4, convergence_threshold=0.85, max_turns=3))
+    assert [step.name for step in found.playbook.all_steps()] == ["turn_1", "turn_2", "turn_3"]
+    (warning,) = found.warnings
+    assert (warning.path, warning.found) == ("convergence_threshold", "4 turns and max_turns 3")
+    assert "max_turns: 8" in warning.remedy
+
+
+def test_changed_rounds_are_written_as_a_threshold_and_max_turns() -> None:
+    found = import_document(adaptive(convergence_threshold=0.85))
+    changed = with_genes(found.playbook, {"steps.turn_2.until.at_most": 5, "steps.turn_2.until.settled": 0.9})
+    assert back(found, changed) == adaptive(convergence_threshold=0.9, max_turns=10)
+    content = found.playbook.content()
+    del content["steps"][-1]["until"]
+    assert back(found, Playbook.from_document(content)) == adaptive(convergence_threshold=None)
+
+
+def test_compressed_context_is_a_share_of_the_conversation_so_far() -> None:
+    mode = adaptive(4, context_compression="relevant_only")
+    mode["prompts"]["turn_1"]["max_tokens"] = 1_000
+    mode["prompts"]["turn_3"] |= {"context_from": [1], "context_compression": "none"}
+    mode["prompts"]["turn_4"] |= {"context_from": [1, 2], "template": "{turn_3}"}
+    *_, third, fourth = import_document(mode).playbook.all_steps()
+    assert third.context is None
+    assert fourth.context
+    assert fourth.context.at_most_tokens == round(0.3 * (1_000 + 500 + 500))
+
+
+def test_compression_of_what_a_template_quotes_is_told() -> None:
+    mode = adaptive(2)
+    mode["prompts"]["turn_2"] |= {"template": "{turn_1}", "context_from": [1], "context_compression": "relevant_only"}
+    found = import_document(mode)
+    assert list(found.playbook.all_steps())[-1].context is None
+    assert [problem.path for problem in found.warnings] == ["prompts.turn_2.context_compression"]

@@ -15,7 +15,8 @@ from seedbed.errors import NotFound, SeedbedError
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
 from seedbed.release.assignment import Reader, Split, assign, choose, choose_among, feedback, place
-from seedbed.release.channels import Ramp, Rollout
+from seedbed.release.channels import Rollout
+from seedbed.release.ramp import Ramp
 from seedbed.release.states import KeepBack
 from seedbed.stats.monitors import SampleRatio
 from seedbed.storage.memory import MemoryStore
@@ -360,3 +361,11 @@ async def test_many_at_once_meet_what_they_would_one_by_one(library: Library) ->
     reader = Reader(library, "live")
     done = await asyncio.gather(*(choose(reader, key) for key in KEYS[:100]))
     assert [each.arm for each in done] == [arm_of(0.5, key) for key in KEYS[:100]]
+
+
+async def test_ids_of_exposures_and_feedback_begin_with_their_time(library: Library) -> None:
+    await channels.release(library, "live", OLD, [], verdict=None, because="first")
+    choice = await choose(Reader(library, "live"), "anna")
+    among = await choose_among([Reader(library, "live")], "anna")
+    assert (choice.exposure[0], among.exposure[0]) == ("t", "t")
+    assert feedback(library, choice.exposure, 1.0).key[0] == "t"

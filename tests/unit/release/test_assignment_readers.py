@@ -121,7 +121,9 @@ async def test_who_never_read_anything_has_nothing_to_serve(store: Broken, libra
 
 
 async def test_an_unknown_channel_is_told_with_those_that_are_known(library: Library) -> None:
-    with pytest.raises(NotFound, match='no release on channel "life"\\. Channels with one: live\\. Did you mean live'):
+    with pytest.raises(
+        NotFound, match='no channel with a release named "life"; expected one of: live\\. Did you mean live'
+    ):
         await Reader(library, "life").read()
 
 

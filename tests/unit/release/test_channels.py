@@ -11,9 +11,10 @@ from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, St
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
 from seedbed.playbooks.library import Library
-from seedbed.release.channels import Ramp, Rollout, freeze, promote, release, rollback, stable, state, unfreeze
+from seedbed.release.channels import Rollout, freeze, promote, release, rollback, stable, state, unfreeze
 from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.gate import Refusal, ReleaseRequest
+from seedbed.release.ramp import Ramp
 from seedbed.release.states import Held, KeepBack
 from seedbed.stage.program import code_of
 from seedbed.storage import open_store
@@ -336,10 +337,10 @@ async def test_rollback_touches_its_own_channel_only(library: Library) -> None:
 
 
 async def test_an_unknown_channel_is_told_with_those_that_are_known(library: Library) -> None:
-    with pytest.raises(NotFound, match='no release on channel "production"\\. Channels with one: none yet'):
+    with pytest.raises(NotFound, match='no channel with a release named "production"; expected one of: none yet'):
         rollback(library, "production", because="?")
     await put(library, A, "staging")
-    with pytest.raises(NotFound, match="Channels with one: staging"):
+    with pytest.raises(NotFound, match="one of: staging"):
         rollback(library, "production", because="?")
 
 

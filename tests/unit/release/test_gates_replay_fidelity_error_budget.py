@@ -13,8 +13,8 @@ from release_samples import NEW, OLD, TASKS, change, compared, kept
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
+from seedbed.experiments.evidence_sources import past_runs
 from seedbed.experiments.proof.error_budget import BudgetTerms
-from seedbed.experiments.sources import past_runs
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.release.gates.better import BetterGate

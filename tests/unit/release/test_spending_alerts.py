@@ -33,7 +33,7 @@ async def test_people_are_told_at_50_80_and_100_per_cent_of_a_quota_once_for_all
     assert '"critical"' in lines[2]
 
 
-async def test_people_are_told_of_a_day_that_costs_far_more_than_usual(tmp_path: Path) -> None:
+async def test_people_are_told_of_an_hour_that_costs_far_more_than_usual(tmp_path: Path) -> None:
     store, told = MemoryStore(), tmp_path / "alerts.jsonl"
     for number, usd in enumerate([30.0, 2.0, 3.0, 2.0]):
         at = datetime.now(UTC) - timedelta(days=number, minutes=5)
@@ -43,7 +43,7 @@ async def test_people_are_told_of_a_day_that_costs_far_more_than_usual(tmp_path:
     await space.run(PLAN, q="why?")
     await space.run(PLAN, q="and?")
     (line,) = told.read_text().splitlines()
-    assert "$30.00 was spent in dev within a day; the most expensive of the previous 7 days cost $3.00" in line
+    assert "$30.00 was spent in dev within an hour; the most expensive hour of the previous 7 days cost $3.00" in line
 
 
 async def test_an_alert_that_cannot_be_sent_fails_no_run(caplog: pytest.LogCaptureFixture) -> None:

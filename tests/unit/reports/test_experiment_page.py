@@ -41,6 +41,7 @@ async def test_the_page_tells_all_that_the_report_does() -> None:
     assert account.sentence in text
     assert account.status in text
     assert account.failures in text
+    assert "95 % interval, each" in text
     for row in (*account.figures, *account.flags, *account.registered, *account.flips["Got better"]):
         assert all(cell in text for cell in row), row
     assert [name.partition(" (")[0] for name in headings_of(page)] == [

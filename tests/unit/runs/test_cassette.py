@@ -11,7 +11,8 @@ import pytest
 from seedbed.errors import NotFound, SettingsError
 from seedbed.runs.cassette import Cassette, Missed, ReplayMode, first_difference
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run_start import RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, digest
 

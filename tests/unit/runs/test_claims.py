@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,11 +15,19 @@ from seedbed.runs.claims import claims_of, holder_of, idempotency_key
 from seedbed.runs.doubts import calls_in_doubt, settle
 from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run import Turn
+from seedbed.runs.run_start import RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Json, Query
 
 START = RunStart("b2:0", {}, seed=1, models={})
+
+
+TURN = Turn(
+    step="s", role="r", model="m", messages=(), text="yes", prompt_tokens=1, completion_tokens=2, cost_usd=0.5,
+    latency_seconds=0.0, finish_reason="", seed=1,
+).body()  # fmt: skip
 
 
 class World:
@@ -101,17 +110,20 @@ async def test_a_worker_that_slept_after_it_announced_a_call_looks_before_it_mak
     assert world.paid == []
 
 
-async def test_the_result_of_a_call_that_was_made_in_time_is_kept_though_the_run_was_lost() -> None:
+async def test_the_result_of_a_call_during_which_the_run_was_lost_is_in_doubt_and_not_made_again() -> None:
     world = World()
     first = await world.begun()
 
     async def lose() -> None:
         await world.taken_over(first)
 
-    await world.pay(first, before=lose)
-    assert calls_in_doubt(world.store) == []
-    third = await world.taken_over(first)
-    assert (await world.pay(third))["result"] == "paid"
+    with pytest.raises(RunTaken):
+        await world.pay(first, before=lose)
+    assert list(world.store.facts(Query(kind="call"))) == []
+    (doubt,) = calls_in_doubt(world.store)
+    assert doubt.arguments == {"usd": 7}
+    with pytest.raises(InDoubt):
+        await world.pay(await world.taken_over(first))
     assert world.paid == ["7"]
 
 
@@ -127,26 +139,66 @@ async def test_a_program_that_catches_the_loss_of_its_run_cannot_go_on() -> None
         first.check()
 
 
-async def test_an_answer_that_another_worker_recorded_first_counts_for_both() -> None:
+async def test_a_worker_that_lost_its_run_records_nothing_more_in_it_but_what_it_paid() -> None:
     world = World()
     first = await world.begun()
-    second = await world.taken_over(first)
 
-    async def answer(text: str) -> Json:
-        return {"value": text}
+    async def answer(body: Json) -> Json:
+        await world.taken_over(first)
+        return body
 
-    assert await first.record("reading", "now", None, lambda: answer("first")) == {"value": "first"}
-    assert await second.record("reading", "now", None, lambda: answer("second")) == {"value": "first"}
+    for kind, body in (("turn", TURN), ("decision", {"point": "p"}), ("reading", {"value": 1}), ("remark", {})):
+        record = Recorder.resume(Journal(world.store), first.id, by="cleo")
+        await record.start()
+        with pytest.raises(RunTaken):
+            await record.record(kind, "x", None, partial(answer, body))
+        with pytest.raises(RunTaken):
+            await record.end("completed")
+        assert list(world.store.facts(Query(kind=kind, subject=first.id))) == []
+    assert list(world.store.facts(Query(kind="run"))) == []
+    (lost,) = recall(world.store, first.id).failures
+    assert (lost.step, lost.cost_usd, lost.tokens) == ("s", 0.5, 3)
+
+
+async def test_a_worker_that_lost_a_run_has_lost_the_runs_it_opened() -> None:
+    world = World()
+    first = await world.begun()
+    children = []
+
+    async def opens(run: str) -> Any:
+        child = Recorder(Journal(world.store), START, by="ann", run=run)
+        child.claims.above = first.claims
+        children.append(child)
+        if len(children) == 1:  # one that has begun, and one that has not
+            await child.start()
+        await world.taken_over(first)
+        with pytest.raises(RunTaken):
+            await (world.pay(child) if len(children) == 1 else child.start())
+        with pytest.raises(RunTaken):
+            await child.record("remark", "log", "x", _nothing)
+        raise RunTaken("as it says")
+
     with pytest.raises(RunTaken):
-        await first.record("reading", "random", None, lambda: _after(second, answer("second")))
+        await first.record_child("part", [], opens)
+    first = await world.taken_over(first)
+    with pytest.raises(RunTaken):
+        await first.record_child("other", [], opens)
+    assert world.paid == []
+    assert {fact.key for fact in world.store.facts(Query(kind="start"))} == {first.id, children[0].id}
+    assert not {"remark", "child"} & world.store.kinds().keys()
 
 
-async def _after(other: Recorder, answer: Any) -> Json:
-    async def earlier() -> Json:
-        return {"value": "earlier"}
-
-    await other.record("reading", "random", None, earlier)
-    return dict(await answer)
+async def test_announcing_calls_stops_neither_other_steps_nor_runs_below() -> None:
+    world = World()
+    record = await world.begun()
+    child = Recorder(Journal(world.store), START, by="ann")
+    child.claims.above = record.claims
+    await child.start()
+    work = [each for usd in range(9) for each in (world.pay(record, usd), world.pay(child, usd))]
+    work += [record.record("remark", "log", n, _nothing) for n in range(9)]
+    await asyncio.gather(*work, *(child.record("remark", "log", n, _nothing) for n in range(9)))
+    assert len(world.paid) == 18
+    assert world.store.kinds()["remark"] == 18
 
 
 async def test_of_many_calls_at_a_time_none_is_made_after_the_run_is_lost() -> None:
@@ -267,7 +319,7 @@ async def test_a_call_under_way_is_not_in_doubt() -> None:
 async def test_a_call_that_an_older_run_announced_can_be_settled() -> None:
     world = World()
     record = await world.begun()
-    key = record.next_key("call", "pay", {"usd": 7})
+    key = record.keys.next("call", "pay", {"usd": 7})
     at = datetime(2026, 1, 1, tzinfo=UTC)
     fact = Fact(kind="intent", key=f"intent {key}", subject=record.id, at=at, by="ann", body={"what": "pay"})
     world.store.append([fact])

@@ -5,14 +5,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid5
 
 import pytest
 
 from seedbed.errors import NotFound, RunError, StoreError
 from seedbed.runs.history import recall, recent
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Failure, Turn
+from seedbed.runs.run_start import RunStart
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Json, Query, Store
@@ -322,3 +324,34 @@ async def test_a_run_from_whose_record_a_secret_was_taken_is_not_continued() -> 
     record = await recorder(store, {"question": f"Is {KEY} valid?"})
     with pytest.raises(RunError, match="secret was taken out"):
         Recorder.resume(Journal(store), record.id, by="ada")
+
+
+async def opened_by(record: Recorder) -> str:
+    """The id of a run that this one opens."""
+    opened: list[str] = []
+
+    async def work(run: str) -> Any:
+        opened.append(run)
+        raise RunError("it fails")
+
+    with pytest.raises(RunError, match="it fails"):
+        await record.record_child("part", [None, {}], work)
+    return opened[0]
+
+
+async def test_the_id_of_a_live_run_begins_with_its_time_and_so_do_those_it_opens() -> None:
+    record, other = await recorder(MemoryStore()), await recorder(MemoryStore())
+    assert record.id[0] == "t"
+    child = await opened_by(record)
+    assert child[:13] == record.id[:13]
+    assert child not in (record.id, await opened_by(other))
+    again = await recorder(MemoryStore(), run=record.id)
+    assert await opened_by(again) == child
+
+
+async def test_a_run_of_an_earlier_version_finds_the_runs_it_opened_then() -> None:
+    old = "921716f7b1ce4a2888af3c3729e8c744"
+    record = await recorder(MemoryStore(), run=old)
+    key = record._key("child", "part", [None, {}])
+    again = await recorder(MemoryStore(), run=old)
+    assert await opened_by(again) == uuid5(UUID(old), key).hex

@@ -8,8 +8,9 @@ import pytest
 
 from seedbed.runs.cassette import Cassette, Missed, ReplayMode
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
+from seedbed.runs.run_start import RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from seedbed.runs.run import Run, Turn
+from seedbed.runs.run import Decision, Run, Turn
 
 TURN = Turn(
     step="answer",
@@ -58,3 +58,16 @@ def test_altering_a_body_does_not_alter_the_turn() -> None:
     body = TURN.body()
     body["messages"][0][1] = "Be long."
     assert TURN.messages[0] == ("system", "Be brief.")
+
+
+def test_a_run_says_at_which_turn_its_last_loop_converged() -> None:
+    turns = tuple(replace(TURN, step=step) for step in ("draft", "review", "draft", "review", "final"))
+    rule, action = "each at least 0.90 like the one before, 0.85 asked for, after 2 of at most 3 rounds", "converged"
+    decision = Decision(point="review until", action=action, because=rule)
+    done = run(turns=turns, decisions=(Decision(point="may pay", action="allowed", because="no rule"), decision))
+    assert (done.status, done.converged_at, done.ending) == ("completed", 4, "converged at turn 4")
+    assert json.loads(done.to_json())["converged_at"] == 4
+    assert "converged at turn 4" in repr(done)
+    for other in (replace(decision, action="stalled"), replace(decision, because="all 3 rounds planned were done")):
+        assert run(turns=turns, decisions=(other,)).converged_at is None
+    assert run(turns=turns).ending == "completed"

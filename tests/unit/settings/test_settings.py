@@ -337,7 +337,8 @@ def test_tools_are_functions_and_servers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "path", "told"),
     [
-        ("my_agent", "tools[0]", "module:function, or mcp"),
+        ("my_agent", "tools[0].function", "install the package that offers the tool"),
+        ("a b", "tools[0].function", "or the name of a tool that a package offers"),
         ("7", "tools[0]", "module:function, or mcp"),
         ("{}", "tools[0]", "module:function, or mcp"),
         ("{mcq: {url: 'http://a/b'}}", "tools[0].mcq", "one of: function, mcp"),

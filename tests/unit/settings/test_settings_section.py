@@ -87,6 +87,7 @@ def test_what_is_missing_is_told_beside_what_is_wrong_unless_another_layer_may_a
         ("SEEDBED_CHANNELS__PRODUCTION__CANARY__APPROVAL", "false"),
         ("SEEDBED_REVIEWERS", "{eve: [safety]}"),
         ("SEEDBED_SIGNERS", "{}"),
+        ("SEEDBED_METRICS__KIND__RUBRIC", "Is it an answer?"),
     ],
 )
 def test_no_variable_changes_what_a_release_has_to_pass(tmp_path: Path, variable: str, value: str) -> None:
@@ -94,6 +95,22 @@ def test_no_variable_changes_what_a_release_has_to_pass(tmp_path: Path, variable
     file.write_text("channels: {production: {require: [better, review]}}")
     with pytest.raises(SettingsError, match=f"{variable}: found a variable for .*only in the workspace file"):
         Settings.load(file, {variable: value})
+
+
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [
+        ("channels", "{production: {require: []}}"),
+        ("reviewers", "{eve: [safety]}"),
+        ("signers", "{}"),
+        ("metrics", "{}"),
+    ],
+)
+def test_nor_does_an_environment_since_a_variable_chooses_it(tmp_path: Path, section: str, value: str) -> None:
+    text = f"channels: {{production: {{require: [better, review]}}}}\nenvironments: {{staging: {{{section}: {value}}}}}"
+    (told,) = problems(tmp_path, text).items()
+    assert told[0] == f"environments.staging.{section}"
+    assert "outside of environments" in told[1]
 
 
 def test_settings_made_in_code_are_checked_alike() -> None:

@@ -9,7 +9,8 @@ from seedbed.models.cards import Model
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run_start import RunStart
 from seedbed.settings import Card
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.dialogue.dialogue import dialogue

@@ -23,7 +23,7 @@ from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import Tool, tool
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Fact, Query, Store
+from seedbed.storage.store import Fact, Query, Store, short
 from seedbed.workspace import Workspace
 
 ALLOWED = {"rules": {"allow": ["pay"]}}
@@ -81,7 +81,7 @@ async def test_a_changing_call_without_an_answer_is_in_doubt_and_ends_its_run(pa
     assert (run.status, doubt.tool, doubt.arguments) == ("failed", "pay", {"usd": 7})
     assert list(space.store.facts(Query(kind="call"))) == []
     space.tools = [tool(paid, changes=True, name="pay")]
-    with pytest.raises(InDoubt, match=rf"seedbed runs settle {run.id[:10]} {doubt.call[:10]}"):
+    with pytest.raises(InDoubt, match=rf"seedbed runs settle {short(run.id)} {doubt.call[:10]}"):
         await space.runs.resume(run)
     space.runs.settle(run, "pay", done=False, because="the bank shows nothing")
     assert (await space.runs.resume(run)).output == "paid"

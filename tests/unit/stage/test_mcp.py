@@ -15,7 +15,8 @@ from seedbed.errors import ActionForbidden, RunError, SettingsError
 from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run_start import RunStart
 from seedbed.settings import McpServer
 from seedbed.stage.mcp import Connection, connected
 from seedbed.stage.stage import Stage, StageOptions

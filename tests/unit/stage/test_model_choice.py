@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage
 
-from seedbed.errors import BudgetSpent
+from seedbed.errors import BudgetSpent, ModelUnavailable
+from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
@@ -26,7 +28,7 @@ def card(says: str, price: float, **more: Any) -> Json:
 CARDS = {
     "plain": card("plain", 1, can=["writing"]),
     "clever": card("clever", 10, skill={"writing": 0.7, "reasoning": 0.7}),
-    "brilliant": card("brilliant", 1000, skill={"writing": 0.72, "reasoning": 0.72}),
+    "brilliant": card("brilliant", 1000, skill={"writing": 0.705, "reasoning": 0.705}),
 }
 
 
@@ -242,3 +244,67 @@ async def test_who_finds_the_money_held_by_others_waits_with_the_choice_for_what
     run = await space.run(plan, q="why", seed=1, max_cost_usd=1.0)
     assert [turn.step for turn in run.turns] == ["first", "second", "end"]
     assert run.status == "completed"
+
+
+# Learning from scores
+
+
+TASKS = Dataset([Task(f"{number}", {"q": f"{number}"}, "clever") for number in range(30)])
+"""Only one of the models answers them right."""
+
+
+def taught(space: Workspace) -> list[tuple[str, float | None]]:
+    return [(fact.body["model"], fact.value) for fact in space.store.facts(Query(kind="outcome"))]
+
+
+async def test_evaluating_teaches_the_router_and_the_next_evaluation_asks_the_better_model() -> None:
+    space, routed = workspace(), playbook({"needs": ["writing"]}, {})
+    card = await space.evaluate(routed, TASKS)
+    outcomes = taught(space)
+    assert len(outcomes) == len(TASKS)
+    assert all(value == (model == "clever") for model, value in outcomes)
+    rows, _ = space.models.outcomes()
+    assert sum(row["n"] for row in rows) == len(TASKS)
+    later = await space.evaluate(routed, TASKS, replicates=2)  # the first replicate is known, and teaches no more
+    assert len(taught(space)) == 2 * len(TASKS)
+    assert later.cells.column("value")[1::2].mean() > card.cells.column("value").mean()
+
+
+async def test_nothing_is_learned_while_a_verb_is_under_way() -> None:
+    """The choices of an evaluation would depend on which of its runs ends first."""
+    space, routed = workspace(), playbook({"needs": ["writing"]}, {})
+    await space.evaluate(routed, TASKS)
+    odds = {json.dumps(fact.body["considered"]) for fact in space.store.facts(Query(kind="routing"))}
+    assert len(odds) == 1
+
+
+async def test_what_is_no_quality_teaches_nothing() -> None:
+    space = workspace()
+    await space.evaluate(playbook({"needs": ["writing"]}, {}), TASKS, metric="cost_usd")
+    assert taught(space) == []
+
+
+async def test_a_rating_teaches_the_router_once() -> None:
+    space = workspace()
+    run = await space.run(playbook({"needs": ["writing"]}, {}, {"needs": ["reasoning"]}), q="why", seed=1)
+    space.feedback(run, 0.5, metric="length")
+    assert taught(space) == []
+    space.feedback(run, 1.0)
+    space.feedback(run, 0.0)
+    assert taught(space) == [(turn.model, 1.0) for turn in run.turns]
+
+
+class Broken(ScriptedChat):
+    """A model that refuses."""
+
+    async def _agenerate(self, *_: Any, **__: Any) -> Any:
+        raise ModelUnavailable("found no credit; expected some", "credit")
+
+
+async def test_if_the_chosen_model_fails_another_that_can_do_it_answers() -> None:
+    broken = {"use": f"{__name__}.Broken", "args": {"replies": {}}, "can": ["drawing"], "usd_per_million": [0, 0]}
+    space = workspace(broken=broken, plain=card("plain", 1, can=["drawing"]))
+    run = await space.run(playbook({"needs": ["drawing"], "prefer": "broken"}, {}), q="why", seed=1)
+    (turn,) = run.turns
+    assert (turn.model, turn.text) == ("plain", "plain")
+    assert "plain was asked instead of broken" in turn.notices[0]

@@ -15,9 +15,10 @@ from seedbed.models.cards import Registry
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run_start import RunStart
 from seedbed.stage.dialogue.dialogue import dialogue
-from seedbed.stage.program import perform, program_of, program_source
+from seedbed.stage.program import code_of, is_same_code, perform, program_of, program_source
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import Tool, tool
 from seedbed.storage.memory import MemoryStore
@@ -229,6 +230,41 @@ def test_an_edited_program_or_tool_makes_other_runs(tmp_path: Path, monkeypatch:
     assert edited
     assert edited == source(one.replace("1", "22"), tool(_adds))
     assert source(one, tool(_subtracts, name="_adds")) not in (None, edited)
+
+
+def test_an_edited_module_beside_a_program_or_a_tool_makes_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    files = {
+        "clerk/__init__.py": "",
+        "clerk/agent.py": "from clerk import rules\nasync def answer(inputs, stage):\n    return rules.answer()\n",
+        "clerk/rules.py": "from .words import YES\ndef answer():\n    return YES\n",
+        "clerk/words.py": "YES = 'yes'\n",
+        "clerk/unused.py": "NO = 1\n",
+        "clerk_tools.py": "def price(item: str) -> int:\n    import clerk_prices\n    return clerk_prices.PRICE\n",
+        "clerk_prices.py": "PRICE = 3\n",
+    }
+    (tmp_path / "clerk").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    agent = Playbook.from_document({"roles": {"r": {"model": "m"}}, "program": "clerk.agent:answer"})
+    price, store = tool(importlib.import_module("clerk_tools").price), MemoryStore()
+
+    def source() -> Json | None:
+        return program_source(agent, [], store, "ann", listed=[price])
+
+    assert source() is None
+    before = code_of(agent)
+    for name in ("clerk/rules.py", "clerk/words.py", "clerk_prices.py"):
+        (tmp_path / name).write_text(f"{files[name]}MORE = 1\n")
+        assert source() is not None, name
+        assert is_same_code(code_of(agent), before) is (name == "clerk_prices.py")
+        (tmp_path / name).write_text(f"# a remark\n{files[name]}")
+        assert source() is None
+    (tmp_path / "clerk/unused.py").write_text("NO = 2\n")
+    assert source() is None
+    assert is_same_code(code_of(agent), before.partition("/")[0])  # as an older version recorded it
 
 
 def _adds(a: int) -> int:

@@ -21,7 +21,7 @@ from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Query, canonical
+from seedbed.storage.store import Query, canonical, short
 from seedbed.workspace import Workspace
 
 STRICT, LENIENT = ReplayMode("strict"), ReplayMode("lenient")
@@ -230,7 +230,7 @@ async def test_a_strict_replay_of_other_words_names_the_nearest_recording_and_wh
     with pytest.raises(Missed) as missed:
         await replay(space, run, writer(system="Be very brief."))
     assert str(missed.value) == (
-        f'not replayable: run {run.id[:10]}, turn draft: messages.0.text: found "Be very brief."; '
+        f'not replayable: run {short(run.id)}, turn draft: messages.0.text: found "Be very brief."; '
         'expected "Be brief.", as in number 1. Replay it leniently, or live from this step on'
     )
     assert (built, sent, looked) == ([], [], [])
@@ -314,7 +314,7 @@ async def test_a_miss_in_a_run_that_was_opened_makes_the_one_above_worthless_too
         facts = space.store.facts(Query(kind=kind))
         store.load((), [fact for fact in facts if not (kind == "turn" and fact.subject == child.run)])
     store.load(space.store.contents(), ())
-    with pytest.raises(Missed, match=f"run {child.run[:10]}, turn parts: found nothing recorded"):
+    with pytest.raises(Missed, match=f"run {short(child.run)}, turn parts: found nothing recorded"):
         await replay(workspace(store), run, playbook(OPENING))
 
 
@@ -348,7 +348,7 @@ async def test_a_lenient_replay_is_answered_by_the_nearest_recording_and_says_so
     assert again.replay["labels"]["turn"] == {"substituted": 1}
     (turn,) = again.turns
     assert turn.messages[0] == ("system", "Be very brief.")
-    assert turn.notices == (f"answered by turn 1 of draft of run {run.id[:10]}: messages.0.text differs",)
+    assert turn.notices == (f"answered by turn 1 of draft of run {short(run.id)}: messages.0.text differs",)
 
 
 async def test_of_two_recordings_the_one_with_more_words_in_common_is_nearer() -> None:

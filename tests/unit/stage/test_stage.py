@@ -13,7 +13,8 @@ from seedbed.models.routing.router import Router
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import entries_of, recall
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
+from seedbed.runs.run_start import RunStart
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tools import tool, toolbox
 from seedbed.storage.memory import MemoryStore

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from seedbed.errors import StoreDamaged
 from seedbed.storage.files import FilesStore
@@ -21,8 +20,8 @@ GONE = "b2:" + "0" * 64
 
 
 def edit(store: SqlStore, statement: str, **given: Any) -> None:
-    with store._engine.connect() as db:
-        db.execute(text(statement), given)
+    with store._database.connect() as db:
+        db.execute(statement, given)
 
 
 def found(store: UpkeptStore) -> list[str]:

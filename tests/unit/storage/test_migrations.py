@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event, text
+from watched_database import watched
 
 from seedbed.errors import StoreError, StoreTooNew
 from seedbed.storage import open_store
-from seedbed.storage.sql.dialects import Dialect, dialect
+from seedbed.storage.sql import open_database
+from seedbed.storage.sql.database import SqlConnection
 from seedbed.storage.sql.migrations import MIGRATIONS, NEWEST, migrate, version
 from seedbed.storage.sql.store import SqlStore, migrate_to
 from seedbed.storage.store import Query
@@ -30,27 +31,17 @@ processes = multiprocessing.get_context("forkserver")
 
 
 @contextmanager
-def engine(url: str) -> Iterator[tuple[Engine, Dialect]]:
-    speech, parsed = dialect(url)
-    made = speech.engine(parsed)
-    try:
-        yield made, speech
-    finally:
-        made.dispose()
-
-
-@contextmanager
-def database(url: str) -> Iterator[Connection]:
-    with engine(url) as (made, _), made.connect() as db:
+def connected(url: str) -> Iterator[SqlConnection]:
+    with closing(open_database(url)) as database, database.connect() as db:
         yield db
 
 
 def rows(url: str) -> list[list[Any]]:
     """Everything that must never be lost, as the tables hold it."""
-    with database(url) as db:
+    with connected(url) as db:
         columns = "number, kind, key, subject, at, by, value, body, parents, tags"  # what binds them is derived again
         tables = ("* FROM content ORDER BY id", f"{columns} FROM facts ORDER BY number", "* FROM refs ORDER BY name")
-        return [db.execute(text(f"SELECT {table}")).all() for table in tables]
+        return [list(db.execute(f"SELECT {table}")) for table in tables]
 
 
 def schema(url: str) -> tuple[int, list[Any]]:
@@ -62,8 +53,8 @@ def schema(url: str) -> tuple[int, list[Any]]:
         " UNION ALL SELECT 'column', column_name, table_name, data_type || ' ' || is_nullable"
         " FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2, 3, 4",
     }
-    with database(url) as db:
-        return version(db), list(db.execute(text(asked[db.dialect.name])))
+    with closing(open_database(url)) as database, database.connect() as db:
+        return version(database, db), list(db.execute(asked[database.dialect]))
 
 
 def fill(store: SqlStore) -> None:
@@ -106,13 +97,11 @@ def test_every_step_down_and_up_again_keeps_content_facts_and_refs(filled: str) 
 
 def test_an_older_database_is_brought_up_to_date_by_opening_it_and_what_it_got_meanwhile_is_found(filled: str) -> None:
     migrate_to(filled, 1)
-    with database(filled) as db:  # an older seedbed knows neither search nor tags as tables
-        db.execute(text("INSERT INTO content (digest, kind, body, at) VALUES ('d', 'note', '{\"a\":\"Later\"}', 0)"))
+    with connected(filled) as db:  # an older seedbed knows neither search nor tags as tables
+        db.execute("INSERT INTO content (digest, kind, body, at) VALUES ('d', 'note', '{\"a\":\"Later\"}', 0)")
         db.execute(
-            text(
-                "INSERT INTO facts (kind, key, subject, at, by, body, tags)"
-                " VALUES ('cell', 'old', 'd', 0, 'ann', '{}', '[\"late\",\"all\"]')"
-            )
+            "INSERT INTO facts (kind, key, subject, at, by, body, tags)"
+            " VALUES ('cell', 'old', 'd', 0, 'ann', '{}', '[\"late\",\"all\"]')"
         )
     with closing(SqlStore(filled)) as store:
         assert keys(store.facts(Query(kind="cell", text="later"))) == ["old"]
@@ -156,8 +145,8 @@ def test_steps_are_numbered_without_gaps() -> None:
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_untouched(filled: str) -> None:
-    with database(filled) as db:
-        db.execute(text("INSERT INTO migrations (number, name, at) VALUES (99, 'm099_tomorrow', 0)"))
+    with connected(filled) as db:
+        db.execute("INSERT INTO migrations (number, name, at) VALUES (99, 'm099_tomorrow', 0)")
     before = rows(filled), schema(filled)
     file = Path(filled.removeprefix("sqlite:///"))
     contents = file.read_bytes() if file.exists() else b""
@@ -173,17 +162,15 @@ def test_a_database_of_a_newer_version_is_refused_and_left_untouched(filled: str
 
 def migrate_and_die(url: str, goals: list[int], last: int) -> None:
     """Go from version to version, and be killed before the last statement or commit."""
-    with engine(url) as (made, speech):
-        seen = count(1)
+    seen = count(1)
 
-        def step(*_: object) -> None:
-            if next(seen) == last:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def step(*_: object) -> None:
+        if next(seen) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        event.listen(made, "before_cursor_execute", step)
-        event.listen(made, "commit", step)
+    with closing(open_database(url)) as database, watched(database, step):
         for goal in goals:
-            migrate(made, speech, goal)
+            migrate(database, goal)
 
 
 @pytest.mark.parametrize("lowest", [0, 1])
@@ -259,6 +246,6 @@ def clear(url: str) -> None:
         for file in Path(url.removeprefix("sqlite:///")).parent.glob("x.db*"):
             file.unlink()
     else:
-        with database(url) as db:
-            db.exec_driver_sql("DROP SCHEMA public CASCADE")
-            db.exec_driver_sql("CREATE SCHEMA public")
+        with connected(url) as db:
+            db.execute("DROP SCHEMA public CASCADE")
+            db.execute("CREATE SCHEMA public")

@@ -144,6 +144,7 @@ def test_a_database_that_may_not_be_written_in_a_folder_that_may_can_be_read() -
         with closing(open_store(f"sqlite:///{folder}/odd %41?#.db")) as store:
             fill(store)
         [file] = Path(folder).iterdir()
+        assert file.name == "odd %41?#.db"
         file.chmod(0o444)
         with as_nobody(), closing(open_store(f"sqlite:///{file}", create=False)) as store:
             assert verify(store).problems == ()

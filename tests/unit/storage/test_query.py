@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event
+from watched_database import watched
 
 from seedbed.storage.encryption import EncryptedStore, MasterKey
 from seedbed.storage.memory import MemoryStore
@@ -200,8 +200,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlStore]:
             )
         for n in range(50):
             store.move(f"branches/{n}", names[n], expected=None, because="test", by="ann")
-        with store._engine.connect() as db:
-            db.exec_driver_sql("ANALYZE")
+        with store._database.connect() as db:
+            db.execute("ANALYZE")
         yield store
 
 
@@ -228,17 +228,10 @@ SORTED_BY_INDEX = {"a page", "a page by author", "a page by tag", "a page by man
 def plans(store: SqlStore, ask: Any) -> list[str]:
     """What SQLite does for each statement that was sent."""
     sent: list[tuple[str, Any]] = []
-
-    def listen(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: bool) -> None:
-        sent.append((statement, parameters))
-
-    event.listen(store._engine, "before_cursor_execute", listen)
-    try:
+    with watched(store._database, lambda sql, parameters: sent.append((sql, parameters))):
         ask()
-    finally:
-        event.remove(store._engine, "before_cursor_execute", listen)
-    with store._engine.connect() as db:
-        return [row[3] for each in sent for row in db.exec_driver_sql(f"EXPLAIN QUERY PLAN {each[0]}", each[1]).all()]
+    with store._database.connect() as db:
+        return [step for sql, each in sent for *_, step in db.execute(f"EXPLAIN QUERY PLAN {sql}", each)]
 
 
 @pytest.mark.parametrize("newest", [False, True])

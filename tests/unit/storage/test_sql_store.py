@@ -17,7 +17,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import text
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError
 from seedbed.storage.sql import store as sql
@@ -284,8 +283,8 @@ def test_an_unreadable_or_edited_ref_is_named(sql_store: SqlStore) -> None:
 
 
 def edit(store: SqlStore, statement: str, damaged: str) -> None:
-    with store._engine.connect() as db:
-        db.execute(text(statement), {"text": damaged})
+    with store._database.connect() as db:
+        db.execute(statement, {"text": damaged})
 
 
 # Sharing

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,6 +28,8 @@ from seedbed.storage.store import (
     from_micros,
     is_sealed,
     micros,
+    new_id,
+    now,
     ref_after,
     short,
 )
@@ -213,3 +217,14 @@ def test_times_without_a_zone_are_refused() -> None:
     ):
         with pytest.raises(StoreError, match="zone"):
             make()
+
+
+def test_ids_of_what_happens_now_are_told_apart_and_sort_by_time() -> None:
+    ids = []
+    for _ in range(50):
+        ids.append(new_id())
+        time.sleep(0.0001)
+    assert ids == sorted(ids)
+    assert len({short(each) for each in ids}) == 50
+    assert {(each[0], UUID(each[1:]).version) for each in ids} == {("t", 7)}
+    assert abs(int(ids[-1][1:13], 16) / 1000 - now().timestamp()) < 60

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from loop_samples import searched
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, create_engine, inspect, text
 
 from seedbed import ExactMatch
 from seedbed.evaluation.context import EvaluationContext
@@ -34,13 +34,13 @@ from seedbed.release.alerts.senders.log import LogSender
 from seedbed.release.assignment import Reader, choose, feedback
 from seedbed.release.review.review import approve, refuse, request
 from seedbed.runs.journal import Journal
-from seedbed.runs.recorder import Recorder, RunStart
+from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Failure, Run, Turn
+from seedbed.runs.run_start import RunStart
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Queue
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tools import tool, toolbox
-from seedbed.storage.sql.dialects import dialect
 from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Fact, Json, Store
 from seedbed.testing import fact
@@ -59,8 +59,8 @@ STRATEGY = {
 
 @contextmanager
 def database(url: str) -> Iterator[Connection]:
-    speech, parsed = dialect(url)
-    engine = speech.engine(parsed)
+    """As a program that knows nothing of seedbed connects."""
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     try:
         with engine.connect() as db:
             yield db

@@ -20,7 +20,7 @@ def test_scripts_need_no_await() -> None:
         assert space.evaluate(agent(".*"), numbers(3)).interval.mean == 1.0
         assert space.acting("ben").run(agent(".*"), n=4).output == "4"
         assert {*PARTS} <= {*dir(space)}
-        with pytest.raises(SeedbedError, match="no playbook is called"):
+        with pytest.raises(SeedbedError, match="no playbook named"):
             space.playbooks.get("nobody")
 
 

@@ -12,7 +12,7 @@ from workspace_samples import in_memory
 from seedbed.errors import DatasetError, NotFound
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.loading import Columns
-from seedbed.workspace.datasets import Draw, part_file, read_file, write_files
+from seedbed.workspace.nouns.datasets import Draw, part_file, read_file, write_files
 
 
 def test_a_dataset_is_found_by_its_name_or_digest() -> None:
@@ -23,7 +23,7 @@ def test_a_dataset_is_found_by_its_name_or_digest() -> None:
         assert space.datasets.get(name).digest == numbers(3).digest
     other = space.store.put("note", {"text": "no tasks"})
     for name in ("digit", other):
-        with pytest.raises(NotFound, match=r"no dataset is called .*Known names: digits\."):
+        with pytest.raises(NotFound, match=r"no dataset named .* one of: digits\."):
             space.datasets.get(name)
 
 

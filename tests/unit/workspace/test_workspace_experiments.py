@@ -12,8 +12,8 @@ from seedbed.errors import DatasetError, NotFound, SettingsError
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS, SearchOptions
+from seedbed.experiments.evidence_sources import live, past_runs
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.sources import live, past_runs
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.workspace import Workspace
@@ -95,7 +95,7 @@ async def test_past_runs_are_bounded_by_when_they_ended(space: Workspace) -> Non
 async def test_live_traffic_of_a_channel_that_does_not_exist_is_refused(
     channels: tuple[str, ...], space: Workspace
 ) -> None:
-    with pytest.raises(NotFound, match=r'no channel "nowhere"\. Channels: production'):
+    with pytest.raises(NotFound, match=r'no channel named "nowhere"; expected one of: production'):
         await space.compare(WRONG, RIGHT, on=live(*channels), metric="rating")
 
 

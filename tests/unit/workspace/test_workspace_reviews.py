@@ -56,5 +56,5 @@ async def test_outputs_that_differ_are_side_by_side() -> None:
 
 
 def test_a_channel_that_nobody_declared_has_no_reviews() -> None:
-    with pytest.raises(SettingsError, match="Add it under channels"):
+    with pytest.raises(SettingsError, match="Did you mean production"):
         reviewed().reviews.request("prodction", NEW, because="a slip")

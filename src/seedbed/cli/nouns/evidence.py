@@ -18,8 +18,8 @@ from seedbed.cli.output import BLOCKED, PASS, Column, line, when
 from seedbed.cli.views import verdict as views
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import short
-from seedbed.workspace.experiments import verify_evidence
-from seedbed.workspace.storage import new_signing_key
+from seedbed.workspace.nouns.experiments import verify_evidence
+from seedbed.workspace.nouns.storage import new_signing_key, read_signers
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -67,16 +67,28 @@ def verify(
             help="Digests, or their first characters, or files that `evidence export` wrote. Default: all verdicts.",
         ),
     ] = None,
+    signers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A workspace file with `signers`: one of them must have registered the experiment of each evidence "
+            "file, and signed it, as well as all that was done in their names.",
+        ),
+    ] = None,
 ) -> None:
     """Recompute every number in verdicts from raw facts, and check that no byte was changed.
 
-    A file is checked without a store or a workspace.
+    A file is checked without a store or a workspace; for verdicts in a store, the workspace file has the signers.
 
     Exits with code 1 if anything differs.
     """
     files = [name for name in names or () if Path(name).is_file() or not DIGEST.fullmatch(name)]
     others = [name for name in names or () if name not in files]
-    results = {check.experiment: [*check.problems] for check in map(verify_evidence, files)}
+    if signers and (others or not files):
+        raise typer.BadParameter("expected evidence files; a workspace has its own signers", param_hint="--signers")
+    keys = read_signers(signers) if signers else None
+    checks = (verify_evidence(file, signers=keys) for file in files)
+    results = {check.experiment: [*check.problems] for check in checks}
     if others or not files:
         with call.open() as space:
             results |= space.experiments.verify(others)

@@ -13,11 +13,11 @@ from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import BLOCKED, INCONCLUSIVE, PASS, Column, line
 from seedbed.cli.views.verdict import FINDINGS, difference_text
-from seedbed.experiments.sessions import NOT_REGISTERED, Hindsight, TaskPair
+from seedbed.experiments.session_comparison import NOT_REGISTERED, Hindsight, TaskPair
 from seedbed.reports.numbers import clipped, counted
 from seedbed.runs.imports.sessions import Session
 from seedbed.storage.store import Json
-from seedbed.workspace.runs import compare_sessions, read_sessions
+from seedbed.workspace.nouns.sessions import compare_sessions, read_sessions
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -41,6 +41,10 @@ class RunOptions:
     strict: Strict = False
     changes: Changes = None
     program: ProgramPath = None
+    turns: Annotated[
+        int | None,
+        typer.Option("--turns", min=1, help="At most so many turns: the first steps of a dialogue, or more rounds."),
+    ] = None
 
 
 TAKEN = {
@@ -49,6 +53,7 @@ TAKEN = {
     "--stream": "on_event",
     "--key": "key",
     "--program": "program",
+    "--turns": "turns",
 }
 
 
@@ -71,18 +76,20 @@ def run(
         raise typer.BadParameter(f"found both; {expected}", param_hint="--stream")
     if call.dry_run and playbook is None:
         raise typer.BadParameter("found --resume; expected a playbook", param_hint="--dry-run")
-    if how.program and playbook is None:
-        raise typer.BadParameter("found --resume; expected a playbook", param_hint="--program")
+    for option, value in {"--program": how.program, "--turns": how.turns}.items():
+        if value and playbook is None:
+            raise typer.BadParameter("found --resume; expected a playbook", param_hint=option)
     task, values = _inputs(inputs), options.assignments(how.changes)
-    if how.key is not None and (values or how.program or playbook is None):
+    if how.key is not None and (values or how.program or how.turns or playbook is None):
         raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
     with call.open() as space, live.turns(output.console()) if how.stream else nullcontext() as watch:
         space.resources.ask_here()
         if playbook is None:
             work = space.runs.resume(str(how.resume), max_cost_usd=how.max_cost, on_event=watch)
         else:
-            changed = values or how.program
-            chosen: Any = space.playbooks.get(playbook, values, program=how.program) if changed else playbook
+            chosen: Any = playbook
+            if values or how.program or how.turns:
+                chosen = space.playbooks.get(playbook, values, program=how.program, turns=how.turns)
             changes = {} if how.program else values  # or else they are in what was chosen
             unclear = space.resources.warnings(chosen if how.program else playbook, changes, task)
             call.say_warnings(unclear, how.strict)
@@ -95,7 +102,8 @@ def run(
             done = wait_for(work)
     printed = how.stream and done.turns and done.turns[-1].text == done.output
     answer = [] if printed else [line(views.answer_text(done.output))]
-    call.show(views.run_document(done), *answer, views.run_line(done))
+    called = [] if how.stream else [views.call_line(each.body()) for each in done.calls if each.turn]
+    call.show(views.run_document(done), *called, *answer, views.run_line(done))
     raise typer.Exit(INCONCLUSIVE if done.status == "cost_limited" else PASS)
 
 

@@ -10,13 +10,14 @@ from rich.console import Group, RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.output import Column, line, money
-from seedbed.evaluation.front import Front
+from seedbed.evaluation.pareto_front import Front
 from seedbed.evaluation.scorecard import Percentiles, Scorecard
 from seedbed.evaluation.specialisation import Specialisation
-from seedbed.reports import front as fronts
+from seedbed.reports import pareto_front as fronts
 from seedbed.reports import specialisation
 from seedbed.reports.numbers import clipped, counted, interval_text, interval_texts
 from seedbed.reports.scorecard import NO_CLAIM, Report
+from seedbed.storage.store import short
 
 MANY = 15
 """How many tags have a line of their own."""
@@ -109,7 +110,7 @@ def _worst(card: Scorecard) -> list[RenderableType]:
 
 
 def _run(run: str) -> RenderableType:
-    return line((f"seedbed runs show {run[:10]}", "cyan")) if run else line("")
+    return line((f"seedbed runs show {short(run)}", "cyan")) if run else line("")
 
 
 def side_by_side(report: Report) -> RenderableType:

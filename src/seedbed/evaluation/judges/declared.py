@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from seedbed.errors import Problem, SettingsError, shown
+from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.judges.judge import JudgeContext
 from seedbed.evaluation.judges.rubrics import SCALE, DebateQuality, Reference, Rubric
 from seedbed.evaluation.metrics.registry import names
 from seedbed.playbooks.playbook import Playbook
-from seedbed.plugins import suggestion
+from seedbed.plugins import unknown
 from seedbed.runs.run import Run
 from seedbed.settings.judges import JudgeSettings
 from seedbed.spending.ledger import Ledger
@@ -40,8 +40,7 @@ def declared_judges(runner: Runner) -> dict[str, DeclaredJudge]:
         if name in taken:
             problems.append(Problem(f"metrics.{name}", "the name of another metric", "a unique name"))
         if about.model not in runner.models:
-            missing, near = f"no model named {shown(about.model)}", suggestion(about.model, runner.models)
-            problems.append(Problem(f"metrics.{name}.model", missing, "one of those under models", near))
+            problems.append(unknown(f"metrics.{name}.model", about.model, runner.models, kind="model"))
     if problems:
         raise SettingsError(problems, runner.settings.source)
     return {name: _build(name, about, context) for name, about in runner.settings.metrics.items()}

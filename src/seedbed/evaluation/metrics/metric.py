@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import inspect
 import math
 import re
 import string
 import sys
-import textwrap
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -21,15 +19,16 @@ from seedbed.errors import (
     Problem,
     SeedbedError,
     SettingsError,
-    StoreError,
     expect_function,
     expect_type,
     shown,
 )
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.metrics.source import source_of
+from seedbed.plugins import top_folder
 from seedbed.runs.run import Run, Turn
 from seedbed.stage.dialogue.dialogue import text_of
-from seedbed.storage.store import Json, canonical, digest
+from seedbed.storage.store import Json, digest
 
 if TYPE_CHECKING:
     from seedbed.stats.arrays import Direction  # numpy takes long to load, and a plain metric does without
@@ -127,7 +126,9 @@ class FunctionMetric:
 
     @cached_property
     def identity(self) -> Json:
-        about = {"source": source_of(self.function)} if self.version is None else {"version": self.version}
+        about: Json = {} if self.version is None else {"version": self.version}
+        if self.version is None or top_folder(sys.modules.get(self.function.__module__)):
+            about["source"] = source_of(self.function)  # a package that was installed answers for its versions
         return {"metric": self.title, **about, **({"options": dict(self.options)} if self.options else {})}
 
     @property
@@ -273,11 +274,12 @@ def metric(
 
     The score is a Score, a number, a bool, or None where there is none; a function that raises gives none. Its
     keyword-only arguments are the options that `using` and the command line set. Scores are reused while the source of
-    the function, and the constants and functions of its module that it uses, stay the same; with a `version`, while
-    the version does. `needs` lists "expected" for a metric that compares outputs with the expected answer ("expected
-    or pattern": unless the option `pattern` is set), and packages with the extras that install them, such as
-    "sacrebleu[text]". `check` is called with the options and raises ValueError for bad ones. A metric that is only
-    ever 0 or 1 is `binary`: comparisons by it need fewer tasks.
+    the function, and what it uses of your own modules, stay the same, and its `version` too: raise that when something
+    else changes that scores depend on. For a function of an installed package, the version alone counts. `needs` lists
+    "expected" for a metric that compares outputs with the expected answer ("expected or pattern": unless the option
+    `pattern` is set), and packages with the extras that install them, such as "sacrebleu[text]". `check` is called with
+    the options and raises ValueError for bad ones. A metric that is only ever 0 or 1 is `binary`: comparisons by it
+    need fewer tasks.
     """
 
     def decorate(its: ScoreFunction) -> FunctionMetric:
@@ -359,42 +361,3 @@ def bare(value: object) -> str:
     # Signs stay: -5 is not 5, nor is C++ C. An answer that is only punctuation stays as it is.
     answer = text_of(value).strip()
     return (answer.lstrip(_AROUND).rstrip(_BEHIND) or answer).casefold()
-
-
-def source_of(function: Callable[..., Any], above: tuple[Callable[..., Any], ...] = ()) -> str:
-    """A digest of what a function does: its source without comments and layout, and what that refers to."""
-    try:
-        if function.__name__ == "<lambda>":  # its source would be whole lines, with everything else on them
-            raise OSError
-        text = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
-    except OSError:  # typed in, or run from a command line
-        text = _compiled(function.__code__)
-    outside = inspect.getclosurevars(function)
-    used: dict[str, Any] = {}
-    for name, value in {**outside.globals, **outside.nonlocals}.items():
-        value = getattr(value, "function", value)  # what a decorator wrapped
-        if inspect.isfunction(value) and value.__module__ == function.__module__:
-            used[name] = "" if value in (*above, function) else source_of(value, (*above, function))
-        else:
-            used[name] = _constant(value)
-    return digest("source", [text, used])
-
-
-def _constant(value: object) -> str:
-    """The text of a constant; empty for values without a text that is the same in every process."""
-    if isinstance(value, re.Pattern):
-        value = [str(value.pattern), value.flags]
-    elif isinstance(value, set | frozenset):
-        value = sorted(map(repr, value))
-    try:
-        return canonical(value)
-    except StoreError:
-        return ""
-
-
-def _compiled(code: Any) -> str:
-    constants = [
-        _compiled(each) if inspect.iscode(each) else repr(sorted(each, key=repr) if type(each) is frozenset else each)
-        for each in code.co_consts
-    ]
-    return repr([code.co_code.hex(), code.co_names, code.co_varnames, constants])

@@ -16,7 +16,7 @@ GROUP = "seedbed.metrics"
 """The entry points by which a package offers metrics: `name = "module:metric"`."""
 
 _MODULES = {
-    "matching": "exact_match contains regex choice numeric json_valid json_schema json_fields",
+    "matching": "exact_match contains regex choice numeric json_valid json_schema json_fields schema_valid",
     "similarity": "f1 bleu rouge_l chrf similarity",
     "measures": "latency_seconds tokens cost_usd turns length length_within "
     "finished rule_violations safety calibration",
@@ -101,9 +101,8 @@ def _load(name: str, own: Mapping[str, Metric]) -> Any:
         return getattr(import_module(BUILT_IN[name]), name)
     offered = plugins.offered(GROUP)
     if name in offered:
-        return offered[name].load()
-    if ":" not in name:
-        known = sorted({*names(), *own})
-        remedy = plugins.suggestion(name, known) or "One of your own is named module:name."
-        raise SettingsError([Problem("metric", shown(name), f"one of: {', '.join(known)}", remedy)])
+        name = offered[name]
+    elif ":" not in name:
+        known, remedy = sorted({*names(), *own}), "One of your own is named module:name."
+        raise SettingsError([plugins.unknown("metric", name, known, remedy)])
     return plugins.load(name, "metric", expected="a module and a metric in it")

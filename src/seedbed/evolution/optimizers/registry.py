@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from seedbed import plugins
-from seedbed.errors import PlaybookError, Problem, SettingsError, shown
+from seedbed.errors import PlaybookError, Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.registry import parse_call
 from seedbed.evolution.optimizers.bandit import Bandit
@@ -104,10 +104,10 @@ def make_optimizer(optimizer: str | Optimizer, inputs: SearchInputs) -> Optimize
     if name in _MAKERS:
         make = _MAKERS[name](inputs)
     elif name in offers:
-        make = partial(offers[name].load(), inputs)
+        make = partial(plugins.load(offers[name], "optimizer"), inputs)
     else:
-        remedy = plugins.suggestion(name, names())
-        raise SettingsError([Problem("optimizer", shown(name), f"one of: {', '.join(names())}", remedy)])
+        remedy = "Choose one of them, or pass an optimizer object."
+        raise SettingsError([plugins.unknown("optimizer", name, names(), remedy)])
     settable = [each for each in inspect.signature(make).parameters if each not in make.keywords]
     unknown = [each for each in options if each not in settable]
     if unknown:

@@ -27,7 +27,7 @@ from seedbed.experiments.patterns.traits import ScoredRun, conditions
 from seedbed.stats.arrays import Bools, Direction
 from seedbed.stats.multiplicity import benjamini_hochberg, holm
 from seedbed.stats.sequential.rule import check_rate
-from seedbed.storage.store import Json
+from seedbed.storage.store import Json, short
 
 FEWEST = 20
 """The fewest tasks, or sources where tasks share them, to search for patterns: ten in each half."""
@@ -156,7 +156,7 @@ def find_patterns(
     ordered = sorted(scored, key=lambda each: (each.unit, each.inputs_digest, each.run.id))
     for each in ordered:
         if not math.isfinite(each.score):
-            raise SeedbedError(f"run {each.run.id[:10]}: found a score of {each.score}; expected a finite number")
+            raise SeedbedError(f"run {short(each.run.id)}: found a score of {each.score}; expected a finite number")
     units = {each.unit for each in ordered}
     result = Patterns(
         metric=metric,

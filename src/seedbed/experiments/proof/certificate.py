@@ -156,8 +156,11 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
         flags["no_reward_hacking"] = not any(sign.is_found for sign in verdict.signs)
     if any(map(is_replayed, plan.models.values())):
         flags["replay_coverage"] = covered is not None and covered.is_whole
-    tried = tuple(list_attempts(store, plan.control)) if plan.attempt else ()
-    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered, tried)
+    return Certificate(verdict, plan, tuple(reading.answers), flags, tuple(problems), covered, _tried(store, plan))
+
+
+def _tried(store: Store, plan: Experiment) -> tuple[ReleaseAttempt, ...]:
+    return tuple(list_attempts(store, plan.control)) if plan.attempt else ()
 
 
 def _read_again(reading: SequentialTest, read: Sequence[tuple[list[Cell], list[Cell]]]) -> list[Problem]:
@@ -218,7 +221,7 @@ def _live_certificate(store: Store, plan: Experiment, verdict: Verdict) -> Certi
         "nothing_left_out": read.whole,
         "ended_by_rule": not verdict.aborted and verdict.finding in ("superior", "inferior"),
     }
-    return Certificate(verdict, plan, read.path, flags, tuple(problems))
+    return Certificate(verdict, plan, read.path, flags, tuple(problems), attempts=_tried(store, plan))
 
 
 def _covered(store: Store, verdict: Verdict, tasks: Dataset, problems: list[Problem]) -> Coverage | None:

@@ -23,6 +23,7 @@ from seedbed.files import write_private
 from seedbed.storage.chain import GENESIS, Chain
 from seedbed.storage.json_lines import fact_from, plain_of
 from seedbed.storage.memory import MemoryStore, matches
+from seedbed.storage.signing import check_signatures
 from seedbed.storage.store import (
     CHAINED,
     Content,
@@ -137,10 +138,11 @@ def export_evidence(store: UpkeptStore, experiment: Digest, path: Path | str) ->
     return target
 
 
-def verify_evidence(path: Path | str) -> EvidenceCheck:
+def verify_evidence(path: Path | str, *, signers: Mapping[str, str] | None = None) -> EvidenceCheck:
     """Verify an evidence file: that no byte was changed, that its facts are on the chain, and that the verdict follows.
 
-    Raises SeedbedError for what is no evidence file.
+    With `signers`, the public keys of people by their names, also that one of them registered the experiment, and that
+    they signed what was done in their names. Raises SeedbedError for what is no evidence file or no key.
     """
     texts, problems = _members(documents.file_path(path, "an evidence file", SettingsError))
     try:
@@ -167,7 +169,9 @@ def verify_evidence(path: Path | str) -> EvidenceCheck:
         store.load(contents, sorted(facts, key=lambda fact: fact.number))
         read = _ReadStore(store)
         proof = certificate(read, experiment)
-        problems += [*proof.problems, *_left_out(read, hidden)]
+        problems += [*proof.problems, *_left_out(read, hidden), *_unsigned(experiment, [*facts, *hidden], signers)]
+    except SettingsError:
+        raise
     except (SeedbedError, LookupError, TypeError, ValueError, AttributeError) as wrong:
         problems.append(Problem(f"{path}", shown(str(wrong)), "evidence that can be computed again"))
         return EvidenceCheck(experiment, head, None, tuple(problems))
@@ -216,6 +220,18 @@ def _left_out(read: _ReadStore, hidden: Iterable[Fact]) -> Iterator[Problem]:
     for fact in hidden:
         if any(condition(fact) for condition in conditions.get(fact.kind, ())):
             yield Problem(f"{fact.kind} fact {fact.key}", "one that was left out", "all facts that bear on the verdict")
+
+
+def _unsigned(experiment: Digest, facts: Iterable[Fact], signers: Mapping[str, str] | None) -> Iterator[Problem]:
+    """What was done in the names of signers, of which the file has at least a link, without their signature."""
+    if signers is None:
+        return
+    everything = MemoryStore()
+    everything.load([], facts)
+    for fact in everything.facts(Query(kind="comparison", key=experiment)):
+        if fact.by not in signers:
+            yield Problem(f"comparison fact {fact.key}", f"one by {fact.by}", f"one by {' or '.join(signers)}")
+    yield from check_signatures(everything, signers)
 
 
 def _columns(fact: Fact) -> list[Any]:

@@ -21,9 +21,9 @@ from seedbed.evaluation.metrics.matching import alternatives
 from seedbed.evaluation.metrics.metric import text
 from seedbed.evaluation.rescoring import rescorer, rewards_likeness
 from seedbed.experiments.experiment import Experiment
+from seedbed.experiments.hacking_signs import SIGNS, SURE, AnswerKey, Copying, Flattery, Length, Sign, TaskIndependent
 from seedbed.experiments.proof.held_out import known_tasks
 from seedbed.experiments.proof.outputs import OutputPair, read_output_pairs
-from seedbed.experiments.signs import SIGNS, SURE, AnswerKey, Copying, Flattery, Length, Sign, TaskIndependent
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.changes import diff
 from seedbed.playbooks.library import Library

@@ -47,7 +47,7 @@ def read_output_pairs(store: Store, verdict: Verdict) -> list[OutputPair]:
         if not control or not candidate or control.value is None or candidate.value is None:
             continue
         if missing := [cell.run for cell in (control, candidate) if cell.run not in ended]:
-            raise NotFound(f"no run {missing[0][:10]} in this store")
+            raise NotFound(f"no run {short(missing[0])} in this store")
         before, after = (ended[cell.run][-1].body["output"] for cell in (control, candidate))
         output_pairs.append(OutputPair(task, before, after, (control.value, candidate.value), number))
     return output_pairs

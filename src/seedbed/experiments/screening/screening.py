@@ -31,7 +31,7 @@ from seedbed.stats.offpolicy import (
     guess_rewards,
     screen,
 )
-from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest
+from seedbed.storage.store import Digest, Json, Query, Store, canonical, digest, short
 
 OUTCOME = "outcome"
 """The name used in place of a metric where users rated the runs."""
@@ -152,7 +152,7 @@ def _log(
         for each in made:
             if not 0 < (each.propensity or 0) <= 1:
                 raise SeedbedError(
-                    f"run {name[:10]}, decision {shown(point)}: found a chance of {shown(each.propensity)}; expected "
+                    f"run {short(name)}, decision {shown(point)}: found a chance of {shown(each.propensity)}; expected "
                     "one above 0 and at most 1, since the action was taken"
                 )
     runs = tuple((scored[name], tuple(made)) for name, made in sorted(chances.items()) if name in scored)
@@ -282,7 +282,7 @@ def _chances(log: DecisionLog, policy: DecisionPolicy) -> list[Rows]:
                 rows.append(check_chances(policy(situation)))
             except Exception as wrong:  # noqa: BLE001 - a policy is anybody's program
                 why = str(wrong) if isinstance(wrong, NoChances) else f"{type(wrong).__name__}: {wrong}"
-                problems.append(Problem(f"run {scored.run.id[:10]}", why, "chances from 0 to 1 that sum to 1"))
+                problems.append(Problem(f"run {short(scored.run.id)}", why, "chances from 0 to 1 that sum to 1"))
         chances.append(rows)
     if problems:
         more = f" and {len(problems) - 5:,} more like that" if len(problems) > 5 else ""

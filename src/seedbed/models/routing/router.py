@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeAlias
 from seedbed.errors import BudgetSpent, ModelUnavailable, Problem, SeedbedError, SettingsError, shown
 from seedbed.models.cards import Model, Registry
 from seedbed.models.routing.request import Considered, ModelChoice, RoutingRequest
-from seedbed.plugins import suggestion
+from seedbed.plugins import unknown
 from seedbed.settings import Card
 from seedbed.spending.ledger import LEAST_TOKENS
 from seedbed.stats.bandits import ArmOutcomes, Belief, chances, draw, expectation, follow, level, mix
@@ -41,12 +41,12 @@ class RoutingPolicy:
     """
 
     prior_strength: float = 12.0
-    guess_strength: float = 3.0
+    guess_strength: float = 1.0
     borrowed: float = 20.0
-    sharpness: float = 12.0
+    sharpness: float = 20.0
     explore: float = 0.03
-    cost_weight: float = 0.015
-    latency_weight: float = 0.005
+    cost_weight: float = 0.005
+    latency_weight: float = 0.002
     half_life: float = 200.0
 
     def __post_init__(self) -> None:
@@ -133,9 +133,8 @@ class Router:
         if request.quality not in ("balanced", "maximum"):
             raise SettingsError([Problem("quality", shown(request.quality), "balanced or maximum")])
         if request.prefer is not None and request.prefer not in self._models:
-            known, remedy = ", ".join(self._models) or "none", suggestion(request.prefer, self._models)
-            problem = Problem("prefer", f"no model named {shown(request.prefer)}", f"one of: {known}", remedy)
-            raise SettingsError([problem])
+            remedy = "Choose one of them, or leave prefer out."
+            raise SettingsError([unknown("prefer", request.prefer, self._models, remedy, kind="model")])
 
     def _fitting(self, request: RoutingRequest) -> tuple[dict[str, float | None], list[str], dict[str, _Rejection]]:
         """The most that each model that fits may cost, their names, and why the others were rejected."""

@@ -1,4 +1,4 @@
-"""Formats: import and export of strategies, modes and prompt profiles.
+"""Formats: import and export of strategies, modes, prompt profiles and plain texts.
 
 What an agent runs under becomes a Playbook; names and versions become refs; change logs, scores and ancestry become
 facts; limits on evolution become the protection of a channel. The `import` fact holds the original document, so that an
@@ -16,18 +16,19 @@ from typing import Protocol
 from seedbed import documents
 from seedbed.errors import PlaybookError, Problem, StoreError, shown
 from seedbed.playbooks import checking, loading, warnings
-from seedbed.playbooks.formats import imports, mode, profile, strategy
+from seedbed.playbooks.formats import imports, mode, profile, strategy, text
 from seedbed.playbooks.formats.imports import Import, Note, Original
-from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.storage.store import Json, canonical
 
 __all__ = [
     "FORMATS",
+    "SCHEMAS",
     "Import",
     "Note",
     "export",
     "import_document",
+    "in_own_format",
     "is_foreign",
     "load_file",
     "load_foreign",
@@ -51,7 +52,15 @@ class DocumentFormat(Protocol):
 NATIVE = frozenset({"steps", "rules", "program", "locked", "demos", "inputs"})
 """Keys that only seedbed's own playbooks have."""
 
-FORMATS: dict[str, DocumentFormat] = {strategy.FORMAT: strategy, mode.FORMAT: mode, profile.FORMAT: profile}
+FORMATS: dict[str, DocumentFormat] = {each.FORMAT: each for each in (strategy, mode, profile, text)}
+
+
+SCHEMAS = {
+    strategy.FORMAT: strategy.Strategy.model_json_schema,
+    mode.FORMAT: mode.ModeDocument.model_json_schema,
+    profile.FORMAT: profile.ProfileFile.model_json_schema,
+}
+"""The JSON Schema of each format that has one."""
 
 
 def recognise(document: object, source: str = "") -> str:
@@ -81,11 +90,16 @@ def is_foreign(document: object) -> bool:
     return any(known.likeness(document) for known in FORMATS.values())
 
 
+def in_own_format(document: Json, path: Path | str) -> Json:
+    """A document of another tool as a document of seedbed; any other as it is. Raises PlaybookError."""
+    return import_document(document, path).playbook.document() if is_foreign(document) else document
+
+
 def load_file(path: Path | str, overrides: Mapping[str, object] | None = None) -> Import:
     """A playbook file in any format, with what is probably not meant in it. Raises PlaybookError."""
     if is_foreign(documents.read(path, PlaybookError).value):
         foreign = load_foreign(path)
-        return replace(foreign, playbook=with_genes(foreign.playbook, overrides)) if overrides else foreign
+        return replace(foreign, playbook=Playbook.load(path, overrides)) if overrides else foreign
     playbook = Playbook.load(path, overrides)
     loaded = loading.load(path, overrides)
     unclear = [*warnings.unused_inputs(playbook), *warnings.disguised_rules(playbook)]

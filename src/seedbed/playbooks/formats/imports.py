@@ -24,7 +24,11 @@ from seedbed.storage.store import Digest, Json, digest
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A fact to append about a playbook: `change`, `score`, `parent` or `import`."""
+    """A fact to append about a playbook: `change`, `score`, `parent` or `import`.
+
+    An export also takes notes of kind `version`, each under the digest of a version: who made it, when, why and from
+    which version.
+    """
 
     kind: str
     key: str
@@ -68,6 +72,12 @@ def original(notes: Iterable[Note], format_name: str) -> Original | None:
     """The document in the newest `import` fact of this format; None if there is none."""
     bodies = [note.body for note in notes if note.kind == "import" and note.body["format"] == format_name]
     return Original(bodies[-1]["document"], bodies[-1]["source"], bodies[-1].get("parent")) if bodies else None
+
+
+def signature(version: Note) -> Json:
+    """Who made a version, when and why, under the keys that documents have for it."""
+    body = version.body
+    return {"created_at": body["at"], "created_by": body["by"], "description": body["because"]}
 
 
 # Names
@@ -159,12 +169,18 @@ def unkept_tools(value: Json, at: str = "") -> Iterator[Problem]:
 
 
 def unknown_keys(model: type[Foreign], value: Json, at: str = "") -> Iterator[Problem]:
-    """Keys that the format does not have. They come back in an export, and mean nothing here."""
+    """Keys that the format does not have: they come back in an export, and do nothing here."""
     known = list(model.model_fields)
-    for key in value:
-        if key not in known and key not in model.ignored and key != "tools" and not key.endswith("_model"):
-            remedy = plugins.suggestion(key, known) or "It is kept for exports and does nothing in seedbed."
-            yield Problem(f"{at}.{key}" if at else key, "an unknown key", f"one of: {', '.join(known)}", remedy)
+    for place in unknown_values(model, value, at):
+        remedy = plugins.suggestion(place.rpartition(".")[2], known) or "It is kept under meta and does nothing here."
+        yield Problem(place, "an unknown key", f"one of: {', '.join(known)}", remedy)
+
+
+def unknown_values(model: type[Foreign], value: Json, at: str = "") -> Json:
+    """The values under keys that the format does not have, by their places."""
+    known = model.model_fields.keys() | model.ignored | {"tools"}
+    unknown = [key for key in value if key not in known and not key.endswith("_model")]
+    return {f"{at}.{key}" if at else key: value[key] for key in unknown}
 
 
 def refuse(problems: list[Problem], source: str) -> None:

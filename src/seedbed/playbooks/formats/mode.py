@@ -3,7 +3,8 @@
 A turn becomes a step of the same name, a distinct speaker becomes a role. In a template `{turn_1}` stays,
 `{turn_1_participant}` becomes `{turn_1.model}`, and `<TASK>` becomes `{TASK}` if `template_variables` declares it. A
 turn sees the turns in `context_from` that its template does not quote; one with neither template nor context answers
-all turns before it, or `{topic}` if it is the first.
+all turns before it, or `{topic}` if it is the first. `context_compression: relevant_only` limits what a turn sees, and
+`convergence_threshold` repeats all turns, at most `max_turns` of them, until nobody changes what they say.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from seedbed import documents
 from seedbed.errors import PlaybookError, Problem, shown
-from seedbed.playbooks import warnings
+from seedbed.playbooks import builtin, warnings
 from seedbed.playbooks.formats import imports, turns
 from seedbed.playbooks.formats.imports import Foreign, Import, Note, Original, RefName, part
 from seedbed.playbooks.loading import SUFFIXES
@@ -39,6 +40,12 @@ def _structure(text: str) -> str:
     return text
 
 
+def _compression(text: str) -> str:
+    if text not in turns.COMPRESSIONS:
+        raise PydanticCustomError("compression", " or ".join(turns.COMPRESSIONS))
+    return text
+
+
 def _turn_name(text: str) -> str:
     if not re.fullmatch(r"[^\W\d]\w*", text):
         raise PydanticCustomError("turn", "turn_1, turn_2 and so on")
@@ -51,6 +58,7 @@ def _reference(value: Any) -> Any:
     return value
 
 
+Compression = Annotated[str, AfterValidator(_compression)]
 TurnName = Annotated[str, AfterValidator(_turn_name)]
 TurnReference = Annotated[Any, AfterValidator(_reference)]
 
@@ -64,6 +72,7 @@ class ModeTurn(Foreign):
     role_instruction: str | None = None
     template: str | None = None
     context_from: tuple[TurnReference, ...] | None = None
+    context_compression: Compression | None = None
     requires: tuple[str, ...] | None = None
     prefer: str | None = None
     temperature: float | None = None
@@ -93,6 +102,11 @@ class ModeDocument(Foreign):
     extends: str | None = Field(default=None, description="Name one file that lies beside this one.")
     structure: Annotated[str, AfterValidator(_structure)] | None = None
     turns: Annotated[int, Field(ge=0)] | None = Field(default=None, description="Say how many turns are played.")
+    max_turns: Annotated[int, Field(ge=1)] | None = Field(default=None, description="Say how many turns are enough.")
+    convergence_threshold: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="Say how alike two rounds must be for the last one, such as 0.85."
+    )
+    context_compression: Compression | None = None
     metadata: ModeMetadata | None = Field(default=None, description="List template_variables as names.")
     phases: tuple[ModePhase, ...] | None = Field(
         default=None, description="Give each phase a type, sequential or parallel, and the numbers of its turns."
@@ -129,7 +143,9 @@ def _parent(document: Json, source: str, chain: tuple[Path, ...]) -> Json | None
     path = next((candidate for candidate in tried if candidate.is_file()), None)
     if path is None:
         looked = ", ".join(each.name for each in tried)
-        raise PlaybookError([Problem("extends", shown(name), f"one of these files beside it: {looked}")], source)
+        remedy = f"A playbook with steps can extend {name}, which ships with seedbed." if name in builtin.FILES else ""
+        problem = Problem("extends", shown(name), f"one of these files beside it: {looked}", remedy)
+        raise PlaybookError([problem], source)
     chain = (*chain, here)
     if path in chain:
         circle = " → ".join(each.name for each in (*chain[chain.index(path) :], path))
@@ -195,6 +211,11 @@ def _contradictions(document: Json, parent: Json) -> Iterator[Problem]:
 def read(original: Original) -> Import:
     mode = resolve(original)
     playbook = turns.playbook(mode, original.source)
+    meta: Json = {}
+    for model, value, place in _mappings(original.document):
+        meta |= imports.unknown_values(model, value, place)
+    if meta:
+        playbook = Playbook.from_document({**playbook.document(), "meta": meta}, source=original.source)
     refs = {f"branches/{part(mode['name'])}": playbook.digest}
     return Import(playbook, FORMAT, refs, warnings=tuple(_warnings(original.document, mode)))
 
@@ -205,15 +226,15 @@ def _warnings(document: Json, mode: Json) -> Iterator[Problem]:
     if played > written:
         remedy = f"Only the {written} that are written are played. Write the others under prompts."
         yield Problem("turns", f"{played}, of which {written} are written", f"{played} prompts", remedy)
-    yield from imports.unknown_keys(ModeDocument, document)
+    yield from _unmet_limits(mode)
+    for model, value, place in _mappings(document):
+        yield from imports.unknown_keys(model, value, place)
     yield from imports.unkept_tools(document)
     for place, turn in _places(document):
         yield from imports.unkept_tools(turn, place)
-        yield from imports.unknown_keys(ModeTurn, turn, place)
         texts = [(f"{place}.{key}", turn.get(key) or "") for key in ("template", "role_instruction")]
         yield from warnings.literal_placeholders(texts)
     for index, phase in enumerate(document.get("phases") or ()):
-        yield from imports.unknown_keys(ModePhase, phase, f"phases[{index}]")
         kind = phase.get("type") or phase.get("structure")
         if kind not in (None, "sequential", "parallel"):
             remedy = "Its turns are played one after another."
@@ -223,6 +244,31 @@ def _warnings(document: Json, mode: Json) -> Iterator[Problem]:
     if document.get("phases") and mode.get("structure") not in (None, "mixed"):
         ignored = f"phases in a {mode['structure']} mode"
         yield Problem("phases", ignored, "structure: mixed", "The phases are ignored as it is.")
+
+
+def _unmet_limits(mode: Json) -> Iterator[Problem]:
+    """Limits that no round can keep, and context that there is nothing of."""
+    played, at_most = len([*turns.flat(turns.layout(mode))]), mode.get("max_turns")
+    if mode.get("convergence_threshold") is not None and turns.rounds(mode) < 2:
+        planned = len([*turns.flat(turns.layout({**mode, "max_turns": None}))])
+        remedy = f"They are played once. Rounds are compared from max_turns: {2 * planned} on."
+        yield Problem("convergence_threshold", f"{planned} turns and max_turns {at_most}", "two rounds or more", remedy)
+    if at_most is not None and at_most < played:
+        remedy = "Phases are played whole. Leave turns out of them."
+        yield Problem("max_turns", f"{at_most}, with {played} turns in phases", f"at least {played}", remedy)
+    for name, turn in mode["prompts"].items():
+        if turn.get("context_compression") == turns.RELEVANT and not turns.seen(mode, name):
+            remedy = "What a template quotes is not compressed; name it under context_from alone."
+            yield Problem(f"prompts.{name}.context_compression", "nothing to compress", "context to see", remedy)
+
+
+def _mappings(document: Json) -> Iterator[tuple[type[Foreign], Json, str]]:
+    """Each mapping of a document with its model and its place."""
+    yield ModeDocument, document, ""
+    for place, turn in _places(document):
+        yield ModeTurn, turn, place
+    for index, phase in enumerate(document.get("phases") or ()):
+        yield ModePhase, phase, f"phases[{index}]"
 
 
 def _places(document: Json) -> Iterator[tuple[str, Json]]:
@@ -252,6 +298,7 @@ def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], 
     again = Playbook()
     if changes:
         _write_layout(document, parent, turns.plan(playbook))
+        document |= turns.convergence(playbook, before)
         again = read(Original(document, parent=parent)).playbook
     imports.refuse_loss(playbook, again, FORMAT)
     return document
@@ -290,9 +337,14 @@ def _turn(document: Json, parent: Json | None, name: str) -> Json:
 
 def _write_layout(document: Json, parent: Json | None, wanted: turns.Layout) -> None:
     mode = resolve(Original(document, parent=parent))
+    if turns.layout(mode) == wanted:
+        return
     last = max(turns.number(name) or 0 for name in turns.flat(wanted))
     if last > (mode.get("turns") or last):
         mode["turns"] = document["turns"] = last
+    count = len([*turns.flat(wanted)])
+    if count > (mode.get("max_turns") or count):
+        mode["max_turns"] = document["max_turns"] = count
     if turns.layout(mode) == wanted:
         return
     plain = (name for name in ("sequential", "parallel") if turns.layout({**mode, "structure": name}) == wanted)

@@ -1,14 +1,19 @@
 """Prompt profiles: instructions for each role, for one corpus and one type of task.
 
-Role prompts and the three settings of a debate become the playbook; ids, names and the corpus become its refs; scores
-and the parent profile become facts. Role prompts are under `role_prompts`, `roles` or `profile`, or at the top level:
-every mapping there with a `system_prompt` (or `prompt_text`).
+They become the debate that they describe: `num_workers` workers answer together and a reviewer replies, for at most
+`max_debate_rounds` or until they agree by `consensus_threshold`; the orchestrator decides, and the summarizer sums up.
+A role that is missing has no step, and one role alone needs none. The prompts of the steps are locked: the role prompts
+evolve, as those are what a profile can say. A playbook imported before this has the three settings as parameters.
+
+Ids, names and the corpus become refs; scores and the parent profile become facts. Role prompts are under
+`role_prompts`, `roles` or `profile`, or at the top level: every mapping there with a `system_prompt` (or
+`prompt_text`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import Annotated, Any
 from uuid import NAMESPACE_OID, uuid5
@@ -18,10 +23,11 @@ from pydantic_core import PydanticCustomError
 
 from seedbed.errors import Problem
 from seedbed.playbooks import warnings
+from seedbed.playbooks.conditions import MOST_ROUNDS, Until
 from seedbed.playbooks.formats import imports
 from seedbed.playbooks.formats.imports import Foreign, Identifier, Import, Note, Original, RefName, part
 from seedbed.playbooks.library import SEMVER
-from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.playbook import Playbook, Step
 from seedbed.playbooks.values import is_number
 from seedbed.storage.store import Json
 
@@ -37,7 +43,18 @@ PARAMETERS: dict[str, Json] = {
     "num_workers": {"low": 1, "whole": True},
     "consensus_threshold": {"low": 0, "high": 1},
 }
-"""The settings of a debate, with the natural bounds of these numbers."""
+"""The settings of a debate as the parameters of earlier imports."""
+USUAL = {"max_debate_rounds": Until().at_most, "num_workers": 1}
+MOST_WORKERS = 20
+
+ANSWER = 'End with a line that begins with "Answer:".'
+"""Answers are compared by this line, and so rounds end when workers and reviewer come to the same."""
+PROMPTS = {
+    "work": f"{{question}}\n{ANSWER}",
+    "review": f"Question: {{question}}\nSay what is wrong or missing in each answer, and which you accept. {ANSWER}",
+    "decision": f"Decide by these answers and their review: {{question}}\n{ANSWER}",
+    "summary": "Answer in a few sentences, as it was decided: {question}",
+}
 
 
 class RolePrompt(Foreign):
@@ -75,9 +92,18 @@ class Profile(Foreign):
 
 
 class Debate(Foreign):
-    max_debate_rounds: Annotated[int, Field(ge=1)] | None = None
-    num_workers: Annotated[int, Field(ge=1)] | None = None
+    max_debate_rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] | None = None
+    num_workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)] | None = None
     consensus_threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+class ProfileFile(Profile, Debate):
+    """The usual shape of a file, for editors."""
+
+    worker: RolePrompt | None = None
+    reviewer: RolePrompt | None = None
+    orchestrator: RolePrompt | None = None
+    summarizer: RolePrompt | None = None
 
 
 def likeness(document: Json) -> int:
@@ -130,21 +156,46 @@ def read(original: Original) -> Import:
         remedy = "Give each role a mapping with system_prompt, temperature and max_tokens."
         problems.append(Problem("document", "no role prompts", f"some for {', '.join(ROLES)} or others", remedy))
     imports.refuse(problems, original.source)
-    settings = {name: _debate(document).get(name) for name in PARAMETERS}
-    playbook = Playbook.from_document(
-        {
-            "roles": {name: _role(home[name]) for name in names},
-            "parameters": {
-                name: {"value": value, **PARAMETERS[name]} for name, value in settings.items() if value is not None
-            },
-        },
-        source=original.source,
-    )
+    roles = {name: _role(home[name]) for name in names}
+    playbook = Playbook.from_document({"roles": roles, **_dialogue(_debate(document), names)}, source=original.source)
     refs = dict.fromkeys(_refs(document), playbook.digest)
     texts = [(f"{path}{name}.{_text_key(home[name])}", home[name][_text_key(home[name])]) for name in names]
     tools = [imports.unkept_tools(document), *(imports.unkept_tools(home[name], f"{path}{name}") for name in names)]
-    unclear = (*warnings.literal_placeholders(texts), *chain.from_iterable(tools))
+    unclear = (*warnings.literal_placeholders(texts), *_silent(names, path), *chain.from_iterable(tools))
     return Import(playbook, FORMAT, refs, (*_parents(document), *_scores(document)), warnings=unclear)
+
+
+def _dialogue(debate: Json, names: Collection[str]) -> Json:
+    """The steps of the debate, as far as it has the roles."""
+    workers = debate.get("num_workers") or USUAL["num_workers"]
+    if not {*names} & {*ROLES} or (len(names) == 1 and workers == 1):
+        return {}
+    work: list[Json] = []
+    if "worker" in names:
+        work = [_step(f"work_{number}", "worker", "work", []) for number in range(1, workers + 1)]
+    steps: list[Json] = [{"together": work}] if len(work) > 1 else [*work]
+    before = [step["name"] for step in work]
+    for name, role in (("review", "reviewer"), ("decision", "orchestrator"), ("summary", "summarizer")):
+        if role in names:
+            steps.append(_step(name, role, name, [*before]))
+            before.append(name)
+    last = steps[1] if "reviewer" in names and work else work[-1] if len(work) > 1 else None
+    at_most, agreement = debate.get("max_debate_rounds"), debate.get("consensus_threshold")
+    if last and (at_most, agreement) != (None, None):
+        last["until"] = {"back_to": "work_1", "at_most": at_most or USUAL["max_debate_rounds"]}
+        last["until"] |= {} if agreement is None else {"agreement": agreement}
+    return {"steps": steps, "locked": ["steps.*.prompt"]}
+
+
+def _step(name: str, role: str, prompt: str, sees: list[str]) -> Json:
+    return {"name": name, "role": role, "prompt": PROMPTS[prompt], "sees": sees}
+
+
+def _silent(names: Collection[str], path: str) -> Iterator[Problem]:
+    """Roles that take no part in the debate."""
+    for name in names:
+        if name not in ROLES and len(names) > 1:
+            yield Problem(f"{path}{name}", "a role without a part", f"one of: {', '.join(ROLES)}", "It has no step.")
 
 
 def _text_key(role: Json) -> str:
@@ -205,13 +256,21 @@ def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], 
     for name, role in roles.items():
         if name in known or name not in home:
             _write_role(home.setdefault(name, {}), role)
-    _write_debate(_debate(document), content.get("parameters", {}))
+    if roles:
+        _write_debate(document, playbook)
     known_notes = {note.key for note in read(original).facts} if original else set()
     for note in notes:
+        if note.kind == "version" and note.key == playbook.digest:
+            document |= {key: value for key, value in imports.signature(note).items() if key in document}
         if note.kind == "score" and note.key not in known_notes:
             section = next((name for name in SCORES if document.get(name)), SCORES[0])
             document[section] = {**(document.get(section) or {}), note.body["metric"]: note.body["value"]}
-    imports.refuse_loss(playbook, read(Original(document)).playbook if roles else Playbook(), FORMAT)
+    again = read(Original(document)).playbook if roles else Playbook()
+    if not playbook.steps:  # as it was imported before profiles had steps
+        parameters = {name: {"value": value, **PARAMETERS[name]} for name, value in _settings(document).items()}
+        earlier = {"roles": again.content().get("roles", {}), "parameters": parameters}
+        again = Playbook.from_document(earlier) if roles or parameters else again
+    imports.refuse_loss(playbook, again, FORMAT)
     return document
 
 
@@ -242,8 +301,29 @@ def _write_role(prompt: Json, role: Json) -> None:
             prompt[theirs] = new
 
 
-def _write_debate(home: Json, parameters: Json) -> None:
-    for name in PARAMETERS:
-        new = parameters.get(name, {}).get("value")
-        if home.get(name) != new:
-            home[name] = new
+def _settings(document: Json) -> Json:
+    debate = _debate(document)
+    return {name: debate[name] for name in PARAMETERS if debate.get(name) is not None}
+
+
+def _write_debate(document: Json, playbook: Playbook) -> None:
+    """Write what the document does not say yet, by its own reading."""
+    wanted: Json = {}
+    if playbook.steps:
+        says = read(Original(document)).playbook
+        if len(_work(says)) != len(_work(playbook)):
+            wanted["num_workers"] = len(_work(playbook)) or None
+        until, known = (
+            next((step.until for step in each.all_steps() if step.until), None) for each in (playbook, says)
+        )
+        if until and until != known:
+            wanted |= {"max_debate_rounds": until.at_most, "consensus_threshold": until.agreement}
+    elif playbook.parameters:
+        values = {name: parameter["value"] for name, parameter in playbook.content()["parameters"].items()}
+        wanted = {name: values.get(name) for name in PARAMETERS}
+    debate = _debate(document)
+    debate |= {name: new for name, new in wanted.items() if debate.get(name) != new}
+
+
+def _work(playbook: Playbook) -> list[Step]:
+    return [step for step in playbook.all_steps() if step.name.startswith("work_")]

@@ -135,7 +135,12 @@ def _protection(limits: Mapping[str, Any]) -> Json:
 
 def write(playbook: Playbook, original: Original | None, notes: Iterable[Note], refs: Iterable[str]) -> Json:
     document = copy.deepcopy(original.document) if original else _blank(playbook)
+    notes = list(notes)
     _rename(document["metadata"], list(refs))
+    for note in notes:
+        if note.kind == "version" and note.key == playbook.digest:
+            parent = {name: note.body[name] for name in ("parent_version",) if name in note.body}
+            document["metadata"] |= {**parent, **imports.signature(note)}
     _write_parameters(document, playbook)
     for key, level in CONSTRAINTS.items():
         actions = getattr(playbook.rules, level)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from seedbed.errors import PlaybookError, Problem
+from seedbed.playbooks.conditions import MOST_ROUNDS, Until
 from seedbed.playbooks.formats.imports import unique
 from seedbed.playbooks.genes import flatten
 from seedbed.playbooks.playbook import Playbook
@@ -24,6 +25,13 @@ SETTINGS = {
     "max_tokens": "max_tokens",
 }
 """The fields of a role and the keys of a turn. The model is handled apart."""
+
+RELEVANT = "relevant_only"
+COMPRESSIONS = (RELEVANT, "none")
+RELEVANT_SHARE = 0.3
+"""How much of the conversation before it a turn with compressed context sees, at most."""
+ANSWER_TOKENS = 500
+"""How long the answer of a turn without `max_tokens` is estimated to be."""
 
 _PARTICIPANT = re.compile(r"(?<!\{)\{(\w+)_participant\}(?!\})")
 
@@ -57,7 +65,7 @@ def layout(mode: Json) -> Layout:
     if structure == "mixed":
         return _phases(mode) if mode.get("phases") else _independent(prompts)
     last = mode.get("turns") or float("inf")
-    played = [name for name in ordered(prompts) if (number(name) or 0) <= last]
+    played = [name for name in ordered(prompts) if (number(name) or 0) <= last][: mode.get("max_turns")]
     return [played] if structure == "parallel" and played else list(played)
 
 
@@ -111,6 +119,14 @@ def _references(names: Iterable[str]) -> list[int | str]:
     return [number(name) or name for name in names]
 
 
+def rounds(mode: Json) -> int:
+    """How often all turns are played at most; more than once only if the mode says when they converge."""
+    played = len([*flat(layout(mode))])
+    if mode.get("convergence_threshold") is None or not played:
+        return 1
+    return min(MOST_ROUNDS, max(1, mode["max_turns"] // played)) if mode.get("max_turns") else Until().at_most
+
+
 def _context(turn: Json) -> list[str]:
     return [_name(reference) for reference in turn.get("context_from") or ()]
 
@@ -137,6 +153,11 @@ def playbook(mode: Json, source: str = "") -> Playbook:
         before = [other for other in group_of if group_of[other] < group_of[name]]
         steps[name] = {"name": name, "role": roles.of(prompts[name], variables(mode), name)}
         steps[name] |= _words(prompts[name], before, [*group_of], variables(mode))
+        if _is_compressed(mode, name) and steps[name].get("sees"):
+            steps[name]["context"] = {"at_most_tokens": _relevant_tokens(prompts[other] for other in before)}
+    if rounds(mode) > 1:
+        until = {"back_to": next(iter(steps)), "settled": mode["convergence_threshold"], "at_most": rounds(mode)}
+        steps[next(reversed(steps))]["until"] = until
     document = {
         "roles": roles.settings,
         "steps": [
@@ -146,6 +167,21 @@ def playbook(mode: Json, source: str = "") -> Playbook:
     places = {f"steps.{name}": f"prompts.{name}" for name in steps}
     places |= {f"roles.{role}": f"prompts.{name}" for role, name in roles.speaks_in.items()}
     return Playbook.from_document(document, source=source, lines=places)
+
+
+def seen(mode: Json, name: str) -> bool:
+    """Whether a turn sees others that its template does not quote."""
+    steps = {step.name: step for step in playbook(mode).all_steps()}
+    return name not in steps or bool(steps[name].sees)
+
+
+def _is_compressed(mode: Json, name: str) -> bool:
+    own = mode["prompts"].get(name, {}).get("context_compression")
+    return (own or mode.get("context_compression")) == RELEVANT
+
+
+def _relevant_tokens(before: Iterable[Json]) -> int:
+    return max(50, round(RELEVANT_SHARE * sum(turn.get("max_tokens") or ANSWER_TOKENS for turn in before)))
 
 
 class _Roles:
@@ -221,6 +257,10 @@ def in_turns(playbook: Playbook, mode: Json) -> Playbook:
             step["name"] = names[step["name"]]
             step["prompt"] = rename(step.get("prompt", ""), renamed)
             step["sees"] = [names[name] for name in step.get("sees", ()) if names[name] not in _quoted(step["prompt"])]
+            if not step["sees"]:
+                step.pop("context", None)
+            if back_to := step.get("until", {}).get("back_to"):
+                step["until"]["back_to"] = names[back_to]
     content["demos"] = {names.get(name, name): demos for name, demos in content.get("demos", {}).items()}
     content["locked"] = [_rename_path(path, names) for path in content.get("locked", ())]
     return Playbook.from_document(content)
@@ -255,8 +295,22 @@ def changes(new: Playbook, mode: Json) -> dict[str, Json]:
         if not was or (was.prompt, was.sees) != (step.prompt, step.sees):
             needed = {*_quoted(step.prompt), *step.sees}
             changed["context_from"] = _references(name for name in flat(plan(new)) if name in needed)
+        if step.sees and bool(step.context) != _is_compressed(mode, step.name):
+            changed["context_compression"] = COMPRESSIONS[not step.context]
         result[step.name] = changed
     return result
+
+
+def convergence(new: Playbook, mode: Json) -> Json:
+    """What to write into a mode so that it repeats its turns as the last step of the playbook says."""
+    before = [*playbook(mode).all_steps()] if mode["prompts"] else []
+    steps = [*new.all_steps()]
+    until = steps[-1].until
+    if (until, len(steps)) == (before[-1].until if before else None, len(before)) or not (until or rounds(mode) > 1):
+        return {}
+    if until is None:
+        return {"convergence_threshold": None}
+    return {"convergence_threshold": until.settled, "max_turns": until.at_most * len(steps)}
 
 
 def _changed_settings(turn: Json, role: Json, declared: set[str], spelled: Mapping[Placeholder, str]) -> Json:

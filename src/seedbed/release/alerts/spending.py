@@ -11,7 +11,7 @@ from seedbed.release.alerts.alert import Alert
 from seedbed.release.alerts.delivery import Patience, send
 from seedbed.release.alerts.senders.registry import build_senders
 from seedbed.settings import Settings
-from seedbed.spending.quota import SpendingNotice
+from seedbed.spending.notices import SpendingNotice
 
 _log = logging.getLogger("seedbed")
 

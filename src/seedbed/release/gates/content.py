@@ -12,9 +12,9 @@ from itertools import islice
 from seedbed.errors import NotFound, shown
 from seedbed.evaluation.metrics.measures import offence
 from seedbed.evaluation.metrics.metric import bare
+from seedbed.experiments.hacking_signs import signs
 from seedbed.experiments.proof.hacking import FLATTERY, hacking
 from seedbed.experiments.proof.outputs import OutputPair, read_output_pairs
-from seedbed.experiments.signs import signs
 from seedbed.playbooks.changes import diff
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import texts

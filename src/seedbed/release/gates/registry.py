@@ -89,7 +89,7 @@ _Builder: TypeAlias = Callable[[Any, Panel], Gate]
 
 BUILT_IN: Mapping[str, _Builder] = {
     "schema": lambda _, __: schema,
-    "better": lambda options, _: BetterGate(options.error, options.agreement, options.replays),
+    "better": lambda options, _: BetterGate(options.error, options.agreement, options.replays, tuple(options.metrics)),
     "not_worse": lambda options, _: NotWorse(options.margins, options.error),
     "no_slice_worse": lambda options, _: NoSliceWorse(_slice_terms(options)),
     "held_out": lambda _, __: held_out,
@@ -137,8 +137,7 @@ class CustomGate:
 
 def _load(name: str, options: dict[str, Any], at: str) -> CustomGate:
     """The gate of that name with its options. Raises SettingsError."""
-    entry = offered(GROUP).get(name)
-    made = load(entry.value if entry else name, at, expected="a module and a gate in it")
+    made = load(offered(GROUP).get(name, name), at, expected="a module and a gate in it")
     try:
         if inspect.isclass(made):
             gate: Any = made(**options)

@@ -53,9 +53,9 @@ STATISTIC_MEANING = {
 }
 
 BY_TAG = (
-    "Do not base decisions on parts without a finding: of many parts, some differ by chance. Their intervals assume a "
-    "number of tasks fixed in advance. A task with several tags counts towards each, and so does a source whose tasks "
-    "have several."
+    "Each interval is for its tag alone: of 20, about one misses. Do not base decisions on parts without a finding: of "
+    "many parts, some differ by chance. Their intervals assume a number of tasks fixed in advance. A task with several "
+    "tags counts towards each, and so does a source whose tasks have several."
 )
 
 AFTER_VERDICT = (
@@ -228,7 +228,7 @@ def _tags(view: ExperimentView) -> list[PagePart]:
     slices = view.verdict.slices
     known = {each.tag: each.finding for each in slices.tags} if slices else {}
     lines = [(name, *difference_texts(each), f"{each.n}", known.get(name, "–")) for name, each in view.strata]
-    table = PageTable(("tag", "difference", "95 % interval", "tasks", "finding"), lines, numbers=True)
+    table = PageTable(("tag", "difference", "95 % interval, each", "tasks", "finding"), lines, numbers=True)
     figure = forest(drawn, "difference by tag", line=0.0, texts=difference_texts)
     about = f"{AFTER_VERDICT} {BY_TAG}" if slices else BY_TAG
     return [*picture("Difference", figure, "candidate minus control", table), Prose(about)]

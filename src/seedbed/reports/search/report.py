@@ -13,7 +13,7 @@ from seedbed.errors import amount
 from seedbed.evolution.learning.surrogate_filter import SkippedCandidates
 from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import names_of
-from seedbed.reports import formats, front, markdown, page
+from seedbed.reports import formats, markdown, page, pareto_front
 from seedbed.reports.figure import Figure
 from seedbed.reports.numbers import TableRow, counted, difference_texts, number, playbook_name, score_text
 from seedbed.reports.page import (
@@ -214,7 +214,7 @@ def _front(view: SearchView) -> list[PagePart]:
     for other in others:
         x, y = (f"{name}, {view.better[name]} is better" for name in (other, first))
         drawn = scatter(_points(view, other, first), x, y, f"{first} and {other}")
-        pictures += picture(f"{first} and {other}", drawn, front.LEGEND)
+        pictures += picture(f"{first} and {other}", drawn, pareto_front.LEGEND)
     return [*pictures, PageTable(front_heads(view), front_rows(view), numbers=True), Prose(FRONT)]
 
 

@@ -10,12 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, inspect, text
-
 from seedbed.errors import StoreError, StoreTooNew
 from seedbed.storage.chain import GENESIS, first_link
-from seedbed.storage.paths import without_password
-from seedbed.storage.sql.dialects import Dialect
+from seedbed.storage.sql.database import Database, SqlConnection
 from seedbed.storage.sql.rows import FACT, to_fact
 from seedbed.storage.store import CHAINED
 
@@ -27,9 +24,9 @@ class Migration:
     name: str
     up: Mapping[str, Iterable[str]]
     down: Iterable[str]
-    fill: Callable[[Dialect, Connection], None] | None = None
+    fill: Callable[[Database, SqlConnection], None] | None = None
     """Fills what the step added from the data that is already there."""
-    empty: Callable[[Connection], None] | None = None
+    empty: Callable[[SqlConnection], None] | None = None
     """Derives again what the version before derived, before the step down."""
 
     @property
@@ -37,28 +34,30 @@ class Migration:
         return int(self.name[1:4])
 
 
-def version(db: Connection) -> int:
+def version(database: Database, db: SqlConnection) -> int:
     """The number of the newest migration of the database; 0 if it has none."""
-    if not inspect(db).has_table("migrations"):
+    if not db.execute(database.migrated).fetchone()[0]:
         return 0
-    return int(db.exec_driver_sql("SELECT coalesce(max(number), 0) FROM migrations").scalar_one())
+    return int(db.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0])
 
 
-def migrate(engine: Engine, dialect: Dialect, to: int | None = None) -> None:
+def migrate(database: Database, to: int | None = None) -> None:
     """Migrate a database to a version, by default the newest. Each step is one transaction.
 
     Raises StoreTooNew if a newer seedbed wrote the database, and StoreError if a step down would lose data: version 0
     has no tables.
     """
     goal = target_version(to)
-    with engine.connect() as db:
-        while _known(version(db), engine) != goal:
+    with database.connect() as db:
+        while _known(database, version(database, db)) != goal:
             db.rollback()
-            db.exec_driver_sql(dialect.begin)
-            dialect.lock_chain(db)
-            current = _known(version(db), engine)  # somebody else may have migrated while we waited for the lock
+            db.execute(database.begin)
+            database.lock_chain(db)
+            current = _known(
+                database, version(database, db)
+            )  # somebody else may have migrated while we waited for the lock
             if current < goal:
-                _up(dialect, db, MIGRATIONS[current])
+                _up(database, db, MIGRATIONS[current])
             elif current > goal:
                 _down(db, MIGRATIONS[current - 1])
             db.commit()
@@ -72,32 +71,30 @@ def target_version(to: int | None) -> int:
     return goal
 
 
-def _known(version: int, engine: Engine) -> int:
+def _known(database: Database, version: int) -> int:
     if version > NEWEST:
         raise StoreTooNew(
-            f"{without_password(str(engine.url))} has schema version {version}; this seedbed knows versions up to"
+            f"{database.name} has schema version {version}; this seedbed knows versions up to"
             f" {NEWEST}. Upgrade seedbed, or go back to version {NEWEST} with the seedbed that wrote it"
         )
     return version
 
 
-def _up(dialect: Dialect, db: Connection, step: Migration) -> None:
+def _up(database: Database, db: SqlConnection, step: Migration) -> None:
     if step.number == 1:
-        db.exec_driver_sql(
-            "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, at BIGINT NOT NULL)"
-        )
-    for statement in step.up[dialect.name]:
-        db.exec_driver_sql(statement)
+        db.execute("CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, at BIGINT NOT NULL)")
+    for statement in step.up[database.dialect]:
+        db.execute(statement)
     if step.fill:
-        step.fill(dialect, db)
+        step.fill(database, db)
     at = time.time_ns() // 1000
-    db.exec_driver_sql(f"INSERT INTO migrations (number, name, at) VALUES ({step.number}, '{step.name}', {at})")
+    db.execute(f"INSERT INTO migrations (number, name, at) VALUES ({step.number}, '{step.name}', {at})")
 
 
-def _down(db: Connection, step: Migration) -> None:
+def _down(db: SqlConnection, step: Migration) -> None:
     if step.number == 1:
         for table in ("content", "facts", "refs"):
-            if db.exec_driver_sql(f"SELECT 1 FROM {table} LIMIT 1").first():
+            if db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
                 raise StoreError(
                     f"going back to version 0: found rows in {table}; expected an empty store, as they would be lost."
                     " Copy the store elsewhere and delete the database instead"
@@ -105,11 +102,11 @@ def _down(db: Connection, step: Migration) -> None:
     if step.empty:
         step.empty(db)
     for statement in step.down:
-        db.exec_driver_sql(statement)
+        db.execute(statement)
     if step.number == 1:
-        db.exec_driver_sql("DROP TABLE migrations")
+        db.execute("DROP TABLE migrations")
     else:
-        db.exec_driver_sql(f"DELETE FROM migrations WHERE number = {step.number}")
+        db.execute(f"DELETE FROM migrations WHERE number = {step.number}")
 
 
 # Text in PostgreSQL is compared by bytes, as SQLite does.
@@ -195,7 +192,7 @@ m002_search = Migration(
         ),
     },
     down=("DROP TABLE search", "DROP TABLE fact_tags"),
-    fill=lambda dialect, db: dialect.index(db),
+    fill=lambda database, db: database.index(db),
 )
 
 # A view per kind of fact: its number, time and author, then columns of the fact (name:column) and fields of its body
@@ -299,20 +296,20 @@ m003_views = Migration(
 )
 
 
-def _link_first(db: Connection) -> None:
+def _link_first(db: SqlConnection) -> None:
     """Link facts as versions before commitments did: those of chained kinds, over their whole text."""
     facts = f"SELECT {', '.join(FACT)}, number FROM facts WHERE number > :after ORDER BY number LIMIT 1000"
     head, after = GENESIS, 0
-    while rows := db.execute(text(facts), {"after": after}).all():
+    while rows := db.execute(facts, {"after": after}).fetchall():
         for fact in map(to_fact, rows):
             link = first_link(head, fact) if fact.kind in CHAINED else None
             head, values = link or head, {"link": link, "number": fact.number}
-            db.execute(text("UPDATE facts SET link = :link WHERE number = :number"), values)
-        after = rows[-1].number
+            db.execute("UPDATE facts SET link = :link WHERE number = :number", values)
+        after = rows[-1][-1]
 
 
-def _make_secret(dialect: Dialect, db: Connection) -> None:
-    db.exec_driver_sql(f"INSERT INTO secrets (name, value) VALUES ('cache', '{secrets.token_hex(32)}')")
+def _make_secret(database: Database, db: SqlConnection) -> None:
+    db.execute(f"INSERT INTO secrets (name, value) VALUES ('cache', '{secrets.token_hex(32)}')")
 
 
 _COMMITMENTS = (

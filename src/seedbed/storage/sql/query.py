@@ -9,19 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, TextClause, text
-
 from seedbed.storage.content import words
-from seedbed.storage.sql.dialects import Dialect
+from seedbed.storage.sql.database import Database, SqlConnection
 from seedbed.storage.store import Query, micros
 
-Selection: TypeAlias = tuple[TextClause, dict[str, Any]]
-
-# To find the parameters in a statement takes a fifth of the time of a small query, and there are few statements.
-_statement = lru_cache(maxsize=512)(text)
+Selection: TypeAlias = tuple[str, dict[str, Any]]
 
 FEW = 10_000
 """Up to so many facts of a span of time are looked up; scanning a hundred times as many takes as long."""
@@ -43,22 +37,22 @@ class NarrowedQuery:
     contents: Sequence[int] | None = None
 
 
-def narrow(db: Connection, dialect: Dialect, query: Query) -> NarrowedQuery:
+def narrow(db: SqlConnection, database: Database, query: Query) -> NarrowedQuery:
     """Look up the dates and words of a query, as far as that saves reading facts."""
     if query.key is not None or query.keys is not None or query.key_from is not None or query.subject is not None:
         return NarrowedQuery(query)
-    contents, numbers = _contents_with_words(db, dialect, query), _numbers_by_date(db, dialect, query)
+    contents, numbers = _contents_with_words(db, database, query), _numbers_by_date(db, database, query)
     if numbers is not None:
         query = replace(query, since=None, until=None)
     elif contents is not None and len(contents) ** 2 <= WORTH * max(_count(db), FEW):
-        numbers = _numbers_about(db, dialect, query, contents)
+        numbers = _numbers_about(db, database, query, contents)
         if numbers is not None:
             query, contents = replace(query, text=None), None
     return NarrowedQuery(query, None if numbers is None else sorted(numbers, reverse=query.newest), contents)
 
 
 def select_facts(  # noqa: C901 - an if per field of a query
-    dialect: Dialect, narrowed: NarrowedQuery, columns: Sequence[str], size: int
+    database: Database, narrowed: NarrowedQuery, columns: Sequence[str], size: int
 ) -> Selection:
     """The statement, with its parameters, for these columns and the numbers of the next facts, at most `size`."""
     query, numbers, contents = narrowed.query, narrowed.numbers, narrowed.contents
@@ -74,7 +68,7 @@ def select_facts(  # noqa: C901 - an if per field of a query
     elif query.key is not None:
         require("f.key = :key", key=query.key)
     if query.keys is not None:
-        require(f"f.key {dialect.texts.format('keys')}", keys=dialect.list_parameter(query.keys))
+        require(f"f.key {database.texts.format('keys')}", keys=database.list_parameter(query.keys))
     if query.key_from is not None:
         condition, bounds = prefix_condition("f.key", query.key_from)
         where.append(condition)
@@ -89,12 +83,12 @@ def select_facts(  # noqa: C901 - an if per field of a query
         require("f.at < :until", until=micros(query.until))
     if contents is not None:
         about = "(SELECT c.id FROM content c WHERE c.digest = f.subject)"
-        require(f"{about} {dialect.numbers.format('contents')}", contents=dialect.list_parameter(contents))
+        require(f"{about} {database.numbers.format('contents')}", contents=database.list_parameter(contents))
     elif query.text is not None:
-        matching = f"SELECT 1 FROM content c CROSS JOIN search WHERE {dialect.match} AND search.rowid = c.id"
-        require(f"EXISTS ({matching} AND c.digest = f.subject)", words=dialect.match_all(words(query.text)))
+        matching = f"SELECT 1 FROM content c CROSS JOIN search WHERE {database.match} AND search.rowid = c.id"
+        require(f"EXISTS ({matching} AND c.digest = f.subject)", words=database.match_all(words(query.text)))
     if numbers is not None:
-        require(f"f.number {dialect.numbers.format('numbers')}", numbers=dialect.list_parameter(numbers))
+        require(f"f.number {database.numbers.format('numbers')}", numbers=database.list_parameter(numbers))
 
     path = _path(query, numbers is not None)
     order = "t.number" if path == _TAGGED else "f.number"
@@ -105,12 +99,13 @@ def select_facts(  # noqa: C901 - an if per field of a query
     down = query.newest or query.follow
     if query.after is not None:
         require(f"{order} < :after" if down else f"{order} > :after", after=query.after)
-    ancestry = _ANCESTRY.format(parents=dialect.parents) if query.follow else ""
+    ancestry = _ANCESTRY.format(parents=database.parents) if query.follow else ""
     wanted = ", ".join(f"f.{name}" for name in (*columns, "number"))
-    return _statement(
-        f"{ancestry}SELECT {wanted} FROM {dialect.pin(path)} WHERE {' AND '.join(where)}"
-        f" ORDER BY {order} {'DESC' if down else 'ASC'} LIMIT :size"
-    ), parameters
+    return (
+        f"{ancestry}SELECT {wanted} FROM {database.pin(path)} WHERE {' AND '.join(where)}"
+        f" ORDER BY {order} {'DESC' if down else 'ASC'} LIMIT :size",
+        parameters,
+    )
 
 
 def prefix_condition(column: str, prefix: str) -> tuple[str, dict[str, str]]:
@@ -147,7 +142,7 @@ def _path(query: Query, numbered: bool) -> str:
     return f"facts f INDEXED BY {'facts_kind' if query.by is None else 'facts_by'}"
 
 
-def _numbers_by_date(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
+def _numbers_by_date(db: SqlConnection, database: Database, query: Query) -> list[int] | None:
     if query.since is None and query.until is None:
         return None
     where = ["kind = :kind"]
@@ -158,31 +153,31 @@ def _numbers_by_date(db: Connection, dialect: Dialect, query: Query) -> list[int
     if query.until is not None:
         where.append("at < :until")
         parameters["until"] = micros(query.until)
-    path = dialect.pin("facts INDEXED BY facts_at")
+    path = database.pin("facts INDEXED BY facts_at")
     return _list_numbers(db, f"SELECT number FROM {path} WHERE {' AND '.join(where)}", parameters, FEW)
 
 
-def _contents_with_words(db: Connection, dialect: Dialect, query: Query) -> list[int] | None:
+def _contents_with_words(db: SqlConnection, database: Database, query: Query) -> list[int] | None:
     if query.text is None:
         return None
-    parameters = {"words": dialect.match_all(words(query.text))}
+    parameters = {"words": database.match_all(words(query.text))}
     most = max(MANY, _count(db) // 50)
-    return _list_numbers(db, f"SELECT rowid FROM search WHERE {dialect.match}", parameters, most)
+    return _list_numbers(db, f"SELECT rowid FROM search WHERE {database.match}", parameters, most)
 
 
-def _numbers_about(db: Connection, dialect: Dialect, query: Query, contents: Sequence[int]) -> list[int] | None:
-    path = dialect.pin("content c CROSS JOIN facts f INDEXED BY facts_subject")
-    where = f"c.id {dialect.numbers.format('contents')} AND f.subject = c.digest AND f.kind = :kind"
-    parameters = {"kind": query.kind, "contents": dialect.list_parameter(contents)}
+def _numbers_about(db: SqlConnection, database: Database, query: Query, contents: Sequence[int]) -> list[int] | None:
+    path = database.pin("content c CROSS JOIN facts f INDEXED BY facts_subject")
+    where = f"c.id {database.numbers.format('contents')} AND f.subject = c.digest AND f.kind = :kind"
+    parameters = {"kind": query.kind, "contents": database.list_parameter(contents)}
     return _list_numbers(db, f"SELECT f.number FROM {path} WHERE {where}", parameters, FEW)
 
 
-def _count(db: Connection) -> int:
+def _count(db: SqlConnection) -> int:
     """About how many facts there are."""
-    return db.scalar(text("SELECT max(number) FROM facts")) or 0
+    return db.execute("SELECT max(number) FROM facts").fetchone()[0] or 0
 
 
-def _list_numbers(db: Connection, statement: str, parameters: dict[str, Any], most: int) -> list[int] | None:
+def _list_numbers(db: SqlConnection, statement: str, parameters: dict[str, Any], most: int) -> list[int] | None:
     """The numbers that a statement selects; None if there are more than `most`."""
-    numbers = list(db.scalars(text(f"{statement} LIMIT :most"), {**parameters, "most": most + 1}))
+    numbers = [number for (number,) in db.execute(f"{statement} LIMIT :most", {**parameters, "most": most + 1})]
     return numbers if len(numbers) <= most else None

@@ -7,10 +7,10 @@ so no writer waits for a reader, and a lost connection costs one page.
 from __future__ import annotations
 
 import os
-import platform
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -18,14 +18,12 @@ from itertools import chain, islice, starmap
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import DBAPIError
-
 from seedbed.errors import NotFound, StoreDamaged, StoreError, shown
 from seedbed.storage.chain import GENESIS, bind
 from seedbed.storage.content import digest_of_text, words
-from seedbed.storage.paths import missing, without_password
-from seedbed.storage.sql.dialects import dialect
+from seedbed.storage.paths import missing
+from seedbed.storage.sql import open_database
+from seedbed.storage.sql.database import Database, SqlConnection
 from seedbed.storage.sql.migrations import migrate, target_version, version
 from seedbed.storage.sql.query import NarrowedQuery, narrow, prefix_condition, select_facts
 from seedbed.storage.sql.rows import FACT, REF, to_content, to_fact, to_ref, to_rows
@@ -64,8 +62,14 @@ PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, *[1.0] * 8)
 
 _Result = TypeVar("_Result")
 
-_GET = text("SELECT kind, body FROM content WHERE digest = :digest")
+_GET = "SELECT kind, body FROM content WHERE digest = :digest"
 _REF = ", ".join(REF)
+_TARGET, _VERSION = REF.index("target"), REF.index("version")
+_MOVE = (
+    f"INSERT INTO refs ({_REF}) VALUES ({', '.join(f':{column}' for column in REF)})"
+    " ON CONFLICT (name) DO UPDATE SET target = excluded.target, version = excluded.version, at = excluded.at,"
+    " by = excluded.by, because = excluded.because WHERE excluded.version > refs.version"
+)
 _HEAD = "SELECT link, commitment FROM facts WHERE link IS NOT NULL ORDER BY number DESC LIMIT 1"
 
 
@@ -77,19 +81,17 @@ class SqlStore:
 
     def __init__(self, url: str, *, clock: Callable[[], datetime] = now, create: bool = True) -> None:
         self._clock = clock
-        self._dialect, parsed = dialect(url)
-        self._name = without_password(url)
-        self._engine = self._dialect.engine(parsed, create=create)
-        _engines.add(self._engine)
+        self._database = database = open_database(url, create=create)
+        _databases.add(database)
         try:
             if not create:
-                with self._engine.connect() as db:
-                    if not version(db):
-                        raise missing(self._name)
-            migrate(self._engine, self._dialect)
-        except DBAPIError as error:
+                with database.connect() as db:
+                    if not version(database, db):
+                        raise missing(database.name)
+            migrate(database)
+        except database.errors as error:
             self.close()
-            raise self._dialect.explain(error, self._name) from error
+            raise database.explain(error) from error
         except StoreError:
             self.close()
             raise
@@ -97,7 +99,7 @@ class SqlStore:
     def put(self, kind: str, body: Json) -> Digest:
         name = digest(kind, body)
         row = (name, kind, canonical(body), micros(self._clock()))
-        self._write(lambda db: self._dialect.add_contents(db, [row]))
+        self._write(lambda db: self._database.add_contents(db, [row]))
         return name
 
     def put_all(self, kind: str, bodies: Sequence[Json]) -> list[Digest]:
@@ -105,11 +107,11 @@ class SqlStore:
         texts = [canonical(body) for body in bodies]
         rows = [(digest_of_text(kind, body), kind, body, at) for body in texts]
         if rows:
-            self._write(lambda db: self._dialect.add_contents(db, rows))
+            self._write(lambda db: self._database.add_contents(db, rows))
         return [row[0] for row in rows]
 
     def get(self, digest: Digest) -> Json:
-        row = self._read(lambda db: db.execute(_GET, {"digest": digest}).first()) if is_name(digest) else None
+        row = self._read(lambda db: db.execute(_GET, {"digest": digest}).fetchone()) if is_name(digest) else None
         if row is None:
             raise NotFound(f"no content {shown(digest)}; expected a full digest. List what is there, or put it first")
         kind, body = row
@@ -138,11 +140,11 @@ class SqlStore:
     def move(self, name: str, to: Target | None, *, expected: Ref | None, because: str, by: str) -> Ref:
         move, at = RefMove(name=name, to=to, expected=expected, because=because, by=by), self._clock()
 
-        def work(db: Connection) -> Ref:
-            self._dialect.lock_chain(db)
-            row = db.execute(text(f"SELECT {_REF} FROM refs WHERE name = :name"), {"name": name}).first()
-            current = to_ref(row) if row and row.target is not None else None
-            ref, fact = move.apply(current, row.version if row else 0, at)
+        def work(db: SqlConnection) -> Ref:
+            self._database.lock_chain(db)
+            row = db.execute(f"SELECT {_REF} FROM refs WHERE name = :name", {"name": name}).fetchone()
+            current = to_ref(row) if row and row[_TARGET] is not None else None
+            ref, fact = move.apply(current, row[_VERSION] if row else 0, at)
             self._add(db, [(fact, canonical(fact.body))])
             _update_refs(db, [fact])
             return ref
@@ -153,8 +155,8 @@ class SqlStore:
         return starmap(to_content, self._bodies(kind))
 
     def kinds(self) -> dict[str, int]:
-        sql = text("SELECT kind, count(*) AS facts FROM facts GROUP BY kind ORDER BY kind")
-        return {row.kind: row.facts for row in self._read(lambda db: db.execute(sql).all())}
+        sql = "SELECT kind, count(*) FROM facts GROUP BY kind ORDER BY kind"
+        return dict(self._read(lambda db: db.execute(sql).fetchall()))
 
     def load(self, contents: Iterable[Content], facts: Iterable[Fact]) -> None:
         loaded = 0
@@ -164,80 +166,80 @@ class SqlStore:
             self._write(partial(self._load_facts, facts=many))
             loaded += len(many)
         if loaded >= CHUNK:
-            self._read(lambda db: self._dialect.analyze(db, loaded))
+            self._read(lambda db: self._database.analyze(db, loaded))
 
     def discard(self, digests: Iterable[Digest]) -> int:
         names = list(digests)
-        return self._write(lambda db: sum(self._dialect.discard(db, some) for some in batched(names, CHUNK)))
+        return self._write(lambda db: sum(self._database.discard(db, some) for some in batched(names, CHUNK)))
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._database.close()
 
     @property
     def secret(self) -> bytes:
         """Random bytes that only those who can read the database know."""
         sql = "SELECT value FROM secrets WHERE name = 'cache'"
-        return bytes.fromhex(self._read(lambda db: db.exec_driver_sql(sql).scalar_one()))
+        return bytes.fromhex(self._read(lambda db: db.execute(sql).fetchone()[0]))
 
     @property
     def identity(self) -> str:
         """Differs from that of every other store, of an earlier one at the same place, and of copies elsewhere."""
-        made = self._read(lambda db: db.exec_driver_sql("SELECT at FROM migrations WHERE number = 1").scalar_one())
-        url = self._engine.url
-        place = os.path.realpath(url.database or "") if self._dialect.name == "sqlite" else self._name
-        here = platform.node() if url.host in (None, "", "localhost", "127.0.0.1", "::1") else ""
-        return f"{place} {here} {made}"
+        sql = "SELECT at FROM migrations WHERE number = 1"
+        return f"{self._database.place} {self._read(lambda db: db.execute(sql).fetchone()[0])}"
 
-    def _add(self, db: Connection, batch: Sequence[tuple[Fact, str]]) -> int:
+    def _add(self, db: SqlConnection, batch: Sequence[tuple[Fact, str]]) -> int:
         """Add facts with their bodies as text, linked to the chain, and count those that were new."""
-        self._dialect.lock_chain(db)
-        if len(batch) > 1:  # a link must not cover what is not added; a single fact that is known adds nothing at all
-            known = self._known(db, [(fact.kind, fact.key) for fact, _ in batch])
-            names = dict.fromkeys((fact.kind, fact.key) for fact, _ in batch if (fact.kind, fact.key) not in known)
-            if len(names) < len(batch):
-                first = {(each[0].kind, each[0].key): each for each in reversed(batch)}
-                batch = [first[name] for name in names]
+        self._database.lock_chain(db)
+        # A link must not cover what is not added; a single fact that is known adds nothing at all.
+        names = [(fact.kind, fact.key) for fact, _ in batch] if len(batch) > 1 else []
+        if names or batch[0][0].unless:
+            known = self._known(db, [*names, *{name for fact, _ in batch for name in fact.unless}])
+            every, batch = batch, []
+            for each in every:
+                name = (each[0].kind, each[0].key)
+                if name not in known and known.isdisjoint(each[0].unless):
+                    known.add(name)
+                    batch.append(each)
         if not batch:
             return 0
         facts, bodies = [fact for fact, _ in batch], [body for _, body in batch]
         rows = to_rows(facts, bodies, bind(facts, bodies, *self._head(db)))
-        return sum(self._dialect.add_facts(db, some) for some in batched(rows, CHUNK))
+        return sum(self._database.add_facts(db, some) for some in batched(rows, CHUNK))
 
-    def _head(self, db: Connection) -> tuple[str, int]:
+    def _head(self, db: SqlConnection) -> tuple[str, int]:
         """The last link, and how many facts came before the first with a commitment, if the next is that one."""
-        link, commitment = db.exec_driver_sql(_HEAD).first() or (GENESIS, "")
+        link, commitment = db.execute(_HEAD).fetchone() or (GENESIS, "")
         if commitment:
             return link, 0
-        return link, db.exec_driver_sql("SELECT count(*) FROM facts").scalar_one()
+        return link, db.execute("SELECT count(*) FROM facts").fetchone()[0]
 
-    def _known(self, db: Connection, names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    def _known(self, db: SqlConnection, names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
         """The names, kind and key, that have a fact."""
-        sql = text(f"SELECT kind, key FROM facts WHERE kind = :kind AND key {self._dialect.texts.format('keys')}")
+        sql = f"SELECT kind, key FROM facts WHERE kind = :kind AND key {self._database.texts.format('keys')}"
         known: set[tuple[str, str]] = set()
         for kind in {kind for kind, _ in names}:
             for some in batched((key for each, key in names if each == kind), CHUNK):
-                rows = db.execute(sql, {"kind": kind, "keys": self._dialect.list_parameter(some)})
-                known |= {(row.kind, row.key) for row in rows}
+                known.update(db.execute(sql, {"kind": kind, "keys": self._database.list_parameter(some)}))
         return known
 
-    def _load_contents(self, db: Connection, contents: Sequence[Content]) -> None:
+    def _load_contents(self, db: SqlConnection, contents: Sequence[Content]) -> None:
         at = micros(self._clock())
         rows = [(content.digest, content.kind, canonical(content.body), at) for content in contents]
-        self._dialect.add_contents(db, rows)
+        self._database.add_contents(db, rows)
 
-    def _load_facts(self, db: Connection, facts: Sequence[Fact]) -> None:
-        self._dialect.lock_chain(db)
-        self._dialect.add_facts(db, to_rows(facts))
+    def _load_facts(self, db: SqlConnection, facts: Sequence[Fact]) -> None:
+        self._database.lock_chain(db)
+        self._database.add_facts(db, to_rows(facts))
         _update_refs(db, [fact for fact in facts if fact.kind == "move"])
 
     def _bodies(self, kind: str | None) -> Iterator[tuple[Digest, str, str]]:
         only = "AND kind = :kind" if kind else ""
-        sql = text(f"SELECT id, digest, kind, body FROM content WHERE id > :last {only} ORDER BY id LIMIT {PAGE}")
+        sql = f"SELECT digest, kind, body, id FROM content WHERE id > :last {only} ORDER BY id LIMIT {PAGE}"
         parameters = {"last": 0, "kind": kind}
-        while rows := self._read(lambda db: db.execute(sql, parameters).all()):
+        while rows := self._read(lambda db: db.execute(sql, parameters).fetchall()):
             for row in rows:
-                yield row.digest, row.kind, row.body
-            parameters["last"] = rows[-1].id
+                yield row[:3]
+            parameters["last"] = rows[-1][-1]
 
     def _pages(self, query: Query, columns: Sequence[str]) -> Iterator[Sequence[Any]]:
         """These columns and the numbers of the facts of a query; the last page may exceed its limit."""
@@ -250,7 +252,7 @@ class SqlStore:
             query = replace(query, keys=[key for key in query.keys if is_name(key)])
         left = NarrowedQuery(query)
         if query.since or query.until or query.text:
-            left = self._read(lambda db: narrow(db, self._dialect, query))
+            left = self._read(lambda db: narrow(db, self._database, query))
         if left.numbers is not None:
             for some in batched(left.numbers, PAGE):
                 if page := self._page(replace(left, numbers=some), columns, PAGE):
@@ -262,48 +264,50 @@ class SqlStore:
             yield page
             if len(page) < size:
                 return
-            left = replace(left, query=replace(left.query, after=page[-1].number))
+            left = replace(left, query=replace(left.query, after=page[-1][-1]))
 
     def _page(self, left: NarrowedQuery, columns: Sequence[str], size: int) -> Sequence[Any]:
-        statement, parameters = select_facts(self._dialect, left, columns, size)
-        return self._read(lambda db: db.execute(statement, parameters).all())
+        statement, parameters = select_facts(self._database, left, columns, size)
+        return self._read(lambda db: db.execute(statement, parameters).fetchall())
 
     def _refs(self, where: str, parameters: Mapping[str, str]) -> list[Ref]:
-        sql = text(f"SELECT {_REF} FROM refs WHERE {where} AND target IS NOT NULL ORDER BY name")
-        return [to_ref(row) for row in self._read(lambda db: db.execute(sql, parameters).all())]
+        sql = f"SELECT {_REF} FROM refs WHERE {where} AND target IS NOT NULL ORDER BY name"
+        return [to_ref(row) for row in self._read(lambda db: db.execute(sql, parameters).fetchall())]
 
-    def _write(self, work: Callable[[Connection], _Result]) -> _Result:
+    def _write(self, work: Callable[[SqlConnection], _Result]) -> _Result:
         """Do the work in one transaction, exactly once, even if the connection is lost during the commit."""
         tried: list[tuple[str, _Result]] = []
 
-        def transaction(db: Connection) -> _Result:
+        def transaction(db: SqlConnection) -> _Result:
             for ticket, result in tried:
-                if self._dialect.was_committed(db, ticket):
+                if self._database.was_committed(db, ticket):
                     return result
             tried.clear()
-            db.exec_driver_sql(self._dialect.begin)
+            db.execute(self._database.begin)
             result = work(db)
-            if (open_ticket := self._dialect.ticket(db)) is not None:
+            if (open_ticket := self._database.ticket(db)) is not None:
                 tried.append((open_ticket, result))
             db.commit()
             return result
 
         return self._read(transaction)
 
-    def _read(self, work: Callable[[Connection], _Result]) -> _Result:
+    def _read(self, work: Callable[[SqlConnection], _Result]) -> _Result:
         """Do the work, and repeat it on a new connection if the old one was lost."""
         pauses = iter(PAUSES)
         while True:
             try:
-                with self._engine.connect() as db:
+                with self._database.connect() as db:
                     return work(db)
-            except DBAPIError as error:
+            except self._database.errors as error:
                 pause = next(pauses, None)
-                if pause is None or not self._dialect.is_transient(error):
-                    raise self._dialect.explain(error, self._name) from error
+                if pause is None or not self._database.is_transient(error):
+                    raise self._database.explain(error) from error
                 time.sleep(pause)
             except UnicodeEncodeError:
-                raise StoreError(f"{self._name}: found a lone surrogate; expected valid Unicode text") from None
+                raise StoreError(
+                    f"{self._database.name}: found a lone surrogate; expected valid Unicode text"
+                ) from None
 
 
 def migrate_to(url: str, to: int | None = None, *, dry_run: bool = False) -> tuple[int, int]:
@@ -312,42 +316,42 @@ def migrate_to(url: str, to: int | None = None, *, dry_run: bool = False) -> tup
     Opening it as a store would migrate it to the newest first.
     """
     goal = target_version(to)
-    spoken, parsed = dialect(url)
-    engine = spoken.engine(parsed, create=not dry_run)
-    try:
-        with engine.connect() as db:
-            before = version(db)
-        if not dry_run:
-            migrate(engine, spoken, goal)
-    except DBAPIError as error:
-        raise spoken.explain(error, without_password(url)) from error
-    finally:
-        engine.dispose()
+    with closing(open_database(url, create=not dry_run)) as database:
+        try:
+            with database.connect() as db:
+                before = version(database, db)
+            if not dry_run:
+                migrate(database, goal)
+        except database.errors as error:
+            raise database.explain(error) from error
     return before, goal
 
 
-_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
-def _dispose() -> None:
+def _close() -> None:
     """A forked child must not inherit connections: SQLite would lose its locks, PostgreSQL would mix up answers."""
-    for engine in list(_engines):
-        engine.dispose()
+    for database in list(_databases):
+        database.close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_dispose)
+    os.register_at_fork(before=_close)
 
 
-def _update_refs(db: Connection, moves: Sequence[Fact]) -> None:
+def _update_refs(db: SqlConnection, moves: Sequence[Fact]) -> None:
     """Update the refs to their newest moves."""
-    upsert = text(
-        f"INSERT INTO refs ({_REF}) VALUES (:name, :target, :version, :at, :by, :because)"
-        " ON CONFLICT (name) DO UPDATE SET target = excluded.target, version = excluded.version, at = excluded.at,"
-        " by = excluded.by, because = excluded.because WHERE excluded.version > refs.version"
-    )
-    for fact in moves:
-        ref = ref_after(fact)
-        target = canonical(ref.target) if ref.target else None
-        columns = {"name": ref.name, "target": target, "version": ref.version, "at": micros(ref.at)}
-        db.execute(upsert, {**columns, "by": ref.by, "because": ref.because})
+    rows = [
+        {
+            "name": ref.name,
+            "target": canonical(ref.target) if ref.target else None,
+            "version": ref.version,
+            "at": micros(ref.at),
+            "by": ref.by,
+            "because": ref.because,
+        }
+        for ref in map(ref_after, moves)
+    ]
+    if rows:
+        db.executemany(_MOVE, rows)

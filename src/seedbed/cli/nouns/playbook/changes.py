@@ -12,7 +12,7 @@ from seedbed.cli.options import Because, Changes, PlaybookName
 from seedbed.cli.output import Column, line, when
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import Ref, short
-from seedbed.workspace.playbooks import RESOLVERS
+from seedbed.workspace.nouns.playbooks import RESOLVERS
 
 app = typer.Typer()
 
@@ -88,6 +88,9 @@ def merge(
         ),
     ] = None,
     changes: Changes = None,
+    archive_others: Annotated[
+        bool, typer.Option("--archive-others", help="Archive the other active branches of their common ancestor.")
+    ] = False,
 ) -> None:
     """Merge two playbooks, based on their common ancestor. Clashing changes must be resolved.
 
@@ -101,12 +104,17 @@ def merge(
             raise typer.BadParameter(f"found {name!r}; expected one of: {known}", param_hint="--resolve")
     resolvers = [options.assignments(changes), *(resolve or ())]
     with call.open() as space:
+        archived = space.playbooks.siblings(ours, theirs) if archive_others else []
         digest, result = space.playbooks.merge(ours, theirs, because=because, resolvers=resolvers)
+        for branch in archived:
+            space.playbooks.archive(branch, because=f"{theirs} was merged: {because}")
     settled = [
         {"path": each.path, "base": each.base, "ours": each.ours, "theirs": each.theirs} for each in result.settled
     ]
     count = f", {counted(len(settled), 'clash', 'clashes')} settled" if settled else ""
-    call.done({"playbook": digest, "settled": settled}, f"merged {ours} and {theirs} into {short(digest)}{count}")
+    count += f", archived {', '.join(archived)}" if archived else ""
+    document = {"playbook": digest, "settled": settled, "archived": archived}
+    call.done(document, f"merged {ours} and {theirs} into {short(digest)}{count}")
 
 
 @command(app, dry_run=True)

@@ -15,11 +15,11 @@ from seedbed.cli.options import Changes, OutputFile, PlaybookName, Strict
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import playbook as views
 from seedbed.errors import PlaybookError, SettingsError
-from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.numbers import clipped, counted
 from seedbed.settings import Settings
 from seedbed.storage.store import Json, short
-from seedbed.workspace import find_file, playbooks
+from seedbed.workspace import find_file
+from seedbed.workspace.nouns import playbooks
 from seedbed.workspace.resources import FileChecker
 
 app = typer.Typer()
@@ -29,7 +29,7 @@ app = typer.Typer()
 def check(
     call: Invocation,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="Playbooks, strategies, modes or profiles in YAML or JSON.")
+        list[Path], typer.Argument(metavar="FILE", help="Playbooks, strategies, modes, profiles or prompts.")
     ],
     strict: Strict = False,
 ) -> None:
@@ -91,15 +91,25 @@ def explain(
 
 
 @command(app, workspace=False)
-def schema(call: Invocation) -> None:
+def schema(
+    call: Invocation,
+    of: Annotated[
+        str, typer.Option("--format", help="playbook, or strategy, mode or profile for files of other tools.")
+    ] = "playbook",
+) -> None:
     """Print the JSON Schema for playbook files, for use in editors. The output is always JSON."""
-    output.show(Playbook.file_schema(), True)
+    if of not in playbooks.SCHEMAS:
+        known = ", ".join(playbooks.SCHEMAS)
+        raise typer.BadParameter(f"found {of!r}; expected one of: {known}", param_hint="--format")
+    output.show(playbooks.SCHEMAS[of](), True)
 
 
 @command(app, "import", dry_run=True)
 def import_file(
     call: Invocation,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A strategy, a mode or a prompt profile.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A strategy, a mode, a prompt profile, or a prompt in .txt or .md.")
+    ],
     strict: Strict = False,
 ) -> None:
     """Import a playbook written for another tool, with its names, history and limits.
@@ -137,7 +147,7 @@ def export(
     call: Invocation,
     playbook: PlaybookName,
     to: Annotated[
-        str, typer.Option("--format", help="yaml or json for seedbed; strategy, mode or profile for other tools.")
+        str, typer.Option("--format", help="yaml or json for seedbed; strategy, mode, profile or text for other tools.")
     ] = "yaml",
     file: OutputFile = None,
 ) -> None:
@@ -149,4 +159,5 @@ def export(
         digest, document = space.playbooks.export(playbook, to)
     in_json = file.suffix == ".json" if file else to == "json"
     text = documents.to_json(document) if in_json else documents.to_yaml(document)
+    text = document["text"] if to == "text" and not (file and file.suffix in (".json", ".yaml", ".yml")) else text
     output.hand_over({"playbook": digest, "format": to, "document": document}, text, file, call.as_json)

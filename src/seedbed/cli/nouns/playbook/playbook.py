@@ -14,13 +14,13 @@ from seedbed.cli.command import Invocation, command
 from seedbed.cli.nouns.playbook import changes as playbook_changes
 from seedbed.cli.nouns.playbook import files, specialised
 from seedbed.cli.options import PLAYBOOK, Changes, PlaybookName, RowLimit
-from seedbed.cli.output import line, when
+from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
 from seedbed.cli.views import playbook as views
 from seedbed.playbooks.library import Page, PlaybookFilter
 from seedbed.storage.store import short
 from seedbed.workspace import Workspace
-from seedbed.workspace.playbooks import failed_text
+from seedbed.workspace.nouns.playbooks import builtin_playbooks, failed_text
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -30,9 +30,25 @@ After = Annotated[
 ]
 
 
+BUILT_IN = (
+    Column("name", lambda each: line((str(each["name"]), "bold"))),
+    Column("inputs", lambda each: ", ".join(each["inputs"])),
+    Column("steps", lambda each: str(each["steps"]), number=True),
+    Column("what it does", lambda each: str(each["about"]), flexible=True),
+)
+
+
 @command(app, "list")
-def list_playbooks(call: Invocation, limit: RowLimit = 20, after: After = None) -> None:
+def list_playbooks(
+    call: Invocation,
+    limit: RowLimit = 20,
+    after: After = None,
+    shipped: Annotated[bool, typer.Option("--builtin", help="List the dialogues that ship with seedbed.")] = False,
+) -> None:
     """List the stored playbooks, newest first, with their names and scores."""
+    if shipped:
+        call.list("builtin", builtin_playbooks(), BUILT_IN, "None.")
+        return
     with call.open() as space:
         _show_page(call, space, space.playbooks.search(limit=limit, after=after))
 
@@ -112,20 +128,33 @@ def diff(
     call.show(document, *(map(views.change_view, changes) if changes else [line("no difference")]))
 
 
+CHANGE_KEYS = ("version", "date", "path", "from", "to", "reason")
+CHANGES = (
+    Column("version", lambda each: str(each["version"])),
+    Column("changed", lambda each: line((str(each["path"]).removeprefix("parameters."), "bold"))),
+    Column("from", lambda each: views.value_text(each["from"])),
+    Column("to", lambda each: views.value_text(each["to"])),
+    Column("because", lambda each: str(each["reason"] or ""), flexible=True),
+)
+
+
 @command(app)
 def log(
     call: Invocation,
     playbook: PlaybookName,
     moves: Annotated[bool, typer.Option("--moves", help="Show how the ref itself has moved.")] = False,
 ) -> None:
-    """Show a playbook's ancestors, newest first; with --moves, show what a ref has pointed to."""
+    """Show a playbook's ancestors, newest first, and its change log by version; with --moves, show what a ref has
+    pointed to."""
     with call.open() as space:
         if moves:
             lineage.show_moves(call, *space.playbooks.moves(playbook))
             return
         called = space.playbooks.names()
         ancestry = [space.playbooks.describe(entry, called) for entry in space.playbooks.ancestry(playbook)]
-    call.list("playbooks", ancestry, views.COLUMNS, "Nothing stored.")
+        changes = [{name: each.get(name) for name in CHANGE_KEYS} for each in space.playbooks.change_log(playbook)]
+    parts = [line(""), output.listing(CHANGES, changes)] if changes else []
+    call.show({"playbooks": ancestry, "changes": changes}, output.listing(views.COLUMNS, ancestry), *parts)
 
 
 @command(app)

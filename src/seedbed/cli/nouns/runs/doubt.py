@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because
 from seedbed.cli.output import Column, line, when
-from seedbed.storage.store import Json, canonical
-from seedbed.workspace.runs import CallInDoubt
+from seedbed.storage.store import Json, canonical, short
+
+if TYPE_CHECKING:
+    from seedbed.workspace.nouns.runs import CallInDoubt
 
 app = typer.Typer()
 
 COLUMNS = (
-    Column("run", lambda each: line((each["run"][:10], "yellow"))),
+    Column("run", lambda each: line((short(each["run"]), "yellow"))),
     Column("call", lambda each: line((each["call"][:10], "yellow"))),
     Column("tool", lambda each: each["tool"]),
     Column("arguments", lambda each: "" if each["arguments"] is None else canonical(each["arguments"]), flexible=True),
@@ -68,7 +70,7 @@ def settle(
     with call.open() as space:
         settled = space.runs.settle(run, which, done=done, because=because, result=value)
     document = {**_document(settled), "answer": answer.value, "result": value, "because": because}
-    text = f"{settled.tool} is {answer.value}. Continue: seedbed run --resume {settled.run[:10]}"
+    text = f"{settled.tool} is {answer.value}. Continue: seedbed run --resume {short(settled.run)}"
     call.done(document, text)
 
 

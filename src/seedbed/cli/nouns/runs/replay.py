@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
@@ -14,8 +14,10 @@ from seedbed.cli.options import ProgramPath
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import run as views
 from seedbed.reports.numbers import clipped
-from seedbed.storage.store import Json
-from seedbed.workspace.runs import ReplayStep
+from seedbed.storage.store import Json, short
+
+if TYPE_CHECKING:
+    from seedbed.workspace.nouns.runs import ReplayStep
 
 app = typer.Typer()
 
@@ -79,7 +81,7 @@ def _side(answer: Any) -> str:
 
 def _view(body: Json, steps: list[ReplayStep]) -> list[RenderableType]:
     parts: list[RenderableType] = [
-        line((f"run {body['run'][:10]}, the {body['mode']} replay of run {body['of'][:10]}", "dim")),
+        line((f"run {short(body['run'])}, the {body['mode']} replay of run {short(body['of'])}", "dim")),
         output.listing(STEPS, list(enumerate(steps, 1))) if steps else line("no steps"),
     ]
     if body["diverges_at"]:

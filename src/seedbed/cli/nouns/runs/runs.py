@@ -19,14 +19,14 @@ from seedbed.files import write_private
 from seedbed.reports.numbers import counted
 from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
 from seedbed.storage.store import Json, short
-from seedbed.workspace.runs import own_inputs
+from seedbed.workspace.nouns.runs import own_inputs
 
 app = typer.Typer(no_args_is_help=True)
 
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id, or its first characters.")]
 COLUMNS = (
-    Column("run", lambda each: line("↳ " * bool(each["parent"]), (each["run"][:10], "yellow"))),
+    Column("run", lambda each: line("↳ " * bool(each["parent"]), (short(each["run"]), "yellow"))),
     Column("playbook", lambda each: short(each["playbook"]), drop=3),
     Column("task", lambda each: each["task"], flexible=True),
     Column("answer", lambda each: line((_outcome(each), _style(each))), flexible=True),
@@ -79,7 +79,7 @@ def show(call: Invocation, run: RunId) -> None:
     with call.open() as space:
         shown = space.runs.get(run)
         entries = space.runs.entries(shown)
-    opened = [line((f"opened by {shown.parent[:10]}", "dim"))] if shown.parent else []
+    opened = [line((f"opened by {short(shown.parent)}", "dim"))] if shown.parent else []
     parts: list[RenderableType] = [views.run_line(shown), *opened]
     for fact in entries:
         parts += views.entry_view(fact)

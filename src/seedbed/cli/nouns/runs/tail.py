@@ -33,7 +33,7 @@ def document(fact: Fact) -> Json:
 
 def view(fact: Fact) -> RenderableType:
     """A fact on one line for people."""
-    return line((f"{run_of(fact)[:10]}  ", "yellow"), *_VIEWS[fact.kind](fact))
+    return line((f"{short(run_of(fact))}  ", "yellow"), *_VIEWS[fact.kind](fact))
 
 
 LineParts: TypeAlias = list[str | tuple[str, str]]
@@ -41,7 +41,7 @@ LineParts: TypeAlias = list[str | tuple[str, str]]
 
 def _start(fact: Fact) -> LineParts:
     inputs = ", ".join(f"{name}={clipped(value, 40)}" for name, value in fact.body["inputs"].items())
-    opened = f", opened by {fact.body['parent'][:10]}" if fact.body["parent"] else ""
+    opened = f", opened by {short(fact.body['parent'])}" if fact.body["parent"] else ""
     return [("started", "bold"), f" playbook {short(fact.subject)} by {fact.by}{opened}: {inputs or 'no inputs'}"]
 
 
@@ -78,7 +78,7 @@ def _call(fact: Fact) -> LineParts:
 
 def _child(fact: Fact) -> LineParts:
     body = fact.body
-    return [("opened ", "bold"), f"{body['run'][:10]} by {body['step']}, {_outcome(body)}  ", _spent(body)]
+    return [("opened ", "bold"), f"{short(body['run'])} by {body['step']}, {_outcome(body)}  ", _spent(body)]
 
 
 def _remark(fact: Fact) -> LineParts:
