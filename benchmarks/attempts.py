@@ -282,11 +282,11 @@ def print_attempts(table: Table) -> None:
     only, futility = "refund only after the last unit", partial(rules.exact, effect=EFFECT)
     shared = {"same_tasks": True}
     for name, options, promised, computed in (
-        ("fresh tasks", {}, True, True),
+        ("fresh tasks", {}, False, True),
         (f"fresh tasks, {only}", ended, True, True),
-        ("same tasks, one control run", shared, True, False),
+        ("same tasks, one control run", shared, False, False),
         (f"same tasks, one control run, {only}", {**shared, **ended}, True, False),
-        ("fresh tasks, with futility", {"rule": futility}, True, False),
+        ("fresh tasks, with futility", {"rule": futility}, False, False),
         (f"fresh tasks, with futility, {only}", {"rule": futility, **ended}, True, False),
         ("fresh tasks, alpha each time", {"whole": True}, False, False),
     ):

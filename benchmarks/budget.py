@@ -36,7 +36,7 @@ from seedbed.evolution.variation.operators import operators, reword
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 from seedbed.workspace import Workspace

@@ -52,7 +52,7 @@ class Luck:
         return chance < (1 + self._discordance) / 2
 
     async def __call__(self, run: Run, task: Task) -> Score:
-        return Score(float(self.right(run.playbook, task.id)))
+        return Score(float(run.output == "right"))
 
 
 async def experiment(number: int, discordance: float, workers: int) -> tuple[str, str]:
@@ -63,15 +63,16 @@ async def experiment(number: int, discordance: float, workers: int) -> tuple[str
 
     async def perform(run: str, playbook: Playbook, task: Task, seed: int, ledger: Ledger) -> Run:
         # The candidate is quick when it is right and slow when it is wrong.
-        slow = playbook is NEW and not luck.right(playbook.digest, task.id)
+        right = luck.right(playbook.digest, task.id)
+        slow = playbook is NEW and not right
         for _ in range(60 if slow else 2):
             await asyncio.sleep(0)
         done[task.id] = done.get(task.id, 0) + 1
         if done[task.id] == 2:
             finished.append(task.id)
-        nothing = {"inputs": {}, "models": {}, "turns": (), "output": "", "error": ""}
-        told = {"started": now(), "status": "completed", "tokens": 0, "cost_usd": 0.0, "latency_seconds": 0.0}
-        return Run(id=run, playbook=playbook.digest, seed=seed, **nothing, **told)  # type: ignore[arg-type]
+        said = {"inputs": {}, "models": {}, "turns": (), "output": "right" if right else "wrong", "error": ""}
+        took = {"started": now(), "status": "completed", "tokens": 0, "cost_usd": 0.0, "latency_seconds": 0.0}
+        return Run(id=run, playbook=playbook.digest, seed=seed, **said, **took)  # type: ignore[arg-type]
 
     bench = EvaluationContext(MemoryStore(), perform, lambda _: {}, "bench", 2 * workers)
     verdict = await run_experiment(OLD, NEW, tasks, luck, bench, Comparing(seed=number))

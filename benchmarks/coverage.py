@@ -11,9 +11,10 @@ Comparisons are of passes and failures on at most 200 tasks. Rules hope for a ga
 that scores differ on 0.3 of the tasks, whether they do or not. "At least" is how often the bound beside a superior
 verdict is above the true gain; "too high" is how often the stop-adjusted estimate is, where it is one.
 
-Judges and people agree on a share of the answers, which is kappa, and elsewhere give values at random, with the same
-shares, or "near" ones: the next value up or down. "Shares" are those of the first value, with the others equally
-common. Of two values kappa is plain, of more it is weighted by squared distance, as `seedbed judge check` prints it.
+Judges and people agree on a share of the answers, and give the others values at random, with the same shares, or
+"near" ones: the next value up or down. "Shares" is that of the first value; the others are equally common. Of two
+values kappa is plain, of more it is weighted by squared distance, as `seedbed judge check` prints it; with more than
+two, a tenth as many experiments.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.experiment import Design, Experiment, RuleChoice
 from seedbed.experiments.stopping import SequentialTest
 from seedbed.experiments.verdict import Verdict
+from seedbed.stats.agreement import cohen_interval
 from seedbed.stats.estimates import Interval, after_stopping, least_after_stopping
 from seedbed.stats.scores import difference_interval, score_interval
 from seedbed.stats.sequential import betting
@@ -264,12 +266,44 @@ def stopping(runs: int) -> Iterator[Row]:
             yield [*setting, f"at least {bound:.3f}{below}", f"too high {high}"], float(held)
 
 
+def joint(values: int, first: float, agree: float, near: bool) -> Floats:
+    """How often people give each value and the judge each other."""
+    shares = np.full(values, (1 - first) / (values - 1))
+    shares[0] = first
+    apart = np.outer(shares, shares)
+    if near:
+        beside = np.abs(np.subtract.outer(range(values), range(values))) == 1
+        apart = shares[:, None] * beside / beside.sum(axis=1, keepdims=True)
+        apart = (apart + apart.T) / 2
+    return agree * np.diag(shares) + (1 - agree) * apart
+
+
+def agreement(runs: int) -> Iterator[Row]:
+    for values, first, agree, near in product((2, 3, 5), (0.1, 0.5, 0.9), (0.0, 0.3, 0.6, 0.9), (False, True)):
+        if (near and (values == 2 or agree == 0)) or (values == 2 and first > 0.5) or (values > 2 and first == 0.5):
+            continue
+        table, places = joint(values, first, agree, near), np.arange(values)
+        apart = np.subtract.outer(places, places) ** 2
+        truth = 1 - (table * apart).sum() / (np.outer(table.sum(axis=1), table.sum(axis=0)) * apart).sum()
+        for n in (10, 20, 50, 200) if values == 2 else (10, 50):
+            drawn = np.random.default_rng(n).multinomial(n, table.ravel(), runs if values == 2 else max(1, runs // 10))
+            tables, times = np.unique(drawn, axis=0, return_counts=True)
+            held = 0
+            for cells, count in zip(tables, times.tolist(), strict=True):
+                people, judge = (each.tolist() for each in np.divmod(np.repeat(np.arange(values**2), cells), values))
+                shown = cohen_interval(people, judge, weights=None if values == 2 else "quadratic")
+                held += count * covers(shown.low, shown.high, truth, -1.0)
+            setting = [f"{values} values", f"shares {first:g}", f"agree {agree:g}{', near' if near else ''}"]
+            yield [*setting, f"kappa {truth:.2f}", f"{n} labels"], held / len(drawn)
+
+
 PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
     "rates": rates,
     "graded": graded,
     "sources": sources,
     "differences": differences,
     "stopping": stopping,
+    "agreement": agreement,
 }
 
 

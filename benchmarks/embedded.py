@@ -57,7 +57,7 @@ from seedbed.evolution.protocols import Operator, Optimizer, Search
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.workspace.execution import Execution
 

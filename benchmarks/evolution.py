@@ -43,7 +43,7 @@ from seedbed.evolution.plan import Plan
 from seedbed.playbooks.genes import Gene, genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.stats.estimates import mean_interval
 from seedbed.storage import open_store
 

@@ -35,7 +35,7 @@ from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage import open_store
 
 GENE = "roles.writer.system"

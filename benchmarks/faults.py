@@ -1,16 +1,19 @@
 """Faults at random moments: is any payment made twice, lost, or in doubt without being listed?
 
-    python benchmarks/faults.py [--points 500] [--stores sqlite,postgresql] [--gone 5] [--seed 1]
+    python benchmarks/faults.py [--points 500] [--stores sqlite,postgresql] [--gone 5] [--long 2] [--seed 1] [--table]
 
-At every point one process performs a run of four payments, between which it asks a model that never answers twice the
-same: a process that repeats a question would pay something else. Payments are written to a file of their own, before
-or after a short wait, and counted there, not by what seedbed says of them. Meanwhile something happens to the process:
+At every point one process performs a run of five payments, between which it asks a model that never answers twice the
+same: a process that repeats a question would pay something else. It makes three of them itself, one in a run that it
+opens, and one in a run that its program performs with the workspace. Payments are written to a file of their own,
+before or after a short wait, and counted there, not by what seedbed says of them. Meanwhile something happens to the
+process:
 
     kill      it is killed with signal 9, and another one goes on
     frozen    it is stopped, a process on another machine (by host name) takes over, and it wakes up some time later
     machine   another machine believes that it is gone, and takes over while it works
     clock     the same, since the clock of one of the two is an hour fast or slow
     gone      the store cannot be reached for some time; the same process goes on as soon as it can
+    gone 60 s the same for a minute, at `--long` points for each store
     full      nothing can be written for some time (SQLite: no file may grow; PostgreSQL: it is read-only); as above
     slow      every write takes up to 50 ms longer, and then the process is killed
 
@@ -61,9 +64,10 @@ from seedbed.storage.sql.store import SqlStore
 from seedbed.storage.store import Query
 from seedbed.workspace import Workspace
 
-PAYMENTS = 4
+PAYMENTS = 5
 FAULTS = ("kill", "frozen", "machine", "clock", "gone", "full", "slow")
-SECONDS = 120
+MINUTE = "gone 60 s"
+SECONDS = 240
 """A process that takes longer hangs."""
 
 worker_presence.SILENCE = timedelta(seconds=0.4)
@@ -92,16 +96,26 @@ async def pay(number: int, usd: int, idempotency_key: str) -> str:
 async def pays(task: Mapping[str, Any], stage: Stage) -> list[str]:
     """The program: whatever fails, it tries to go on, as careless programs do."""
     done = []
-    for number in range(PAYMENTS):
-        usd = int((await stage.ask("clerk", f"How much is payment {number}?")).text)
+    for number in range(PAYMENTS - 2):
         with suppress(InDoubt):
-            done.append(await stage.call("pay", number=number, usd=usd))
+            done.append(await pays_one({"number": number}, stage))
+    with suppress(InDoubt):
+        done.append((await stage.open({"number": PAYMENTS - 2}, playbook=ONE.digest)).output)
+    with suppress(InDoubt):
+        done.append((await spaces[-1].run(ONE, number=PAYMENTS - 1)).output)
     return done
 
 
-BOOK = Playbook.from_document(
-    {"roles": {"clerk": {"model": "m"}}, "program": "__main__:pays", "rules": {"allow": ["pay"]}}
+async def pays_one(task: Mapping[str, Any], stage: Stage) -> str:
+    usd = int((await stage.ask("clerk", f"How much is payment {task['number']}?")).text)
+    return str(await stage.call("pay", number=task["number"], usd=usd))
+
+
+ONE, BOOK = (
+    Playbook.from_document({"roles": {"clerk": {"model": "m"}}, "program": program, "rules": {"allow": ["pay"]}})
+    for program in ("__main__:pays_one", "__main__:pays")
 )
+spaces: list[Workspace] = []
 SETTINGS = {"by": "ann", "models": {"m": {"use": "__main__.Changing", "args": {"replies": []}}}}
 
 
@@ -193,6 +207,7 @@ def _work(machine: Machine, url: str, run: str, how: str, is_ready: int, told: i
 def _workspace(url: str) -> Workspace:
     space = Workspace(Settings.model_validate({**SETTINGS, "store": url}), open_store(url))
     space.tools = [tool(pay, changes=True)]
+    spaces[:] = [space]
     return space
 
 
@@ -202,6 +217,7 @@ async def _perform(space: Workspace, run: str, how: str) -> int:
     while True:
         try:
             if how == "begin":
+                space.playbooks.keep(ONE, because="to open")
                 how = "resume"
                 await runner.perform(BOOK, {}, 1, run=run)
             else:
@@ -290,6 +306,8 @@ class Outcome:
     fault: str
     store: str
     doubts: int = 0
+    resumed: int = 0
+    """How often the run was resumed when all was quiet again."""
     wrong: Counter[str] = field(default_factory=Counter)
     """Payments made twice, lost or in doubt and not listed, and runs that could not be completed."""
 
@@ -335,26 +353,28 @@ def _disturb(
     elif other:
         other.go()
     else:
-        with store.gone() if fault == "gone" else store.full(worker.pid):
-            time.sleep(gone_seconds if fault == "gone" else min(gone_seconds, 0.5))
+        with store.full(worker.pid) if fault == "full" else store.gone():
+            time.sleep({"gone": gone_seconds, MINUTE: 60.0, "full": min(gone_seconds, 0.5)}[fault])
 
 
 def _finish(outcome: Outcome, url: str, run: str) -> None:
     """Settle what is in doubt by what was paid, and go on, until the run is complete."""
-    for _ in range(PAYMENTS + 1):
+    for outcome.resumed in range(PAYMENTS + 1):
         time.sleep(worker_presence.SILENCE.total_seconds())  # so that those who are gone count as gone
         store = open_store(url)
         try:
             keys = {key for _, key in paid()}
-            known = {idempotency_key(fact.key) for fact in store.facts(Query(kind="call", subject=run))}
-            doubts = calls_in_doubt(store, run)
+            runs = [run, *(each.key for each in store.facts(Query(kind="start")) if each.body["parent"] == run)]
+            calls = [fact for each in runs for fact in store.facts(Query(kind="call", subject=each))]
+            doubts = [doubt for each in runs for doubt in calls_in_doubt(store, each)]
             outcome.doubts += len(doubts)
-            outcome.wrong["in doubt, not listed"] += len(keys - known - {doubt.call for doubt in doubts})
+            missing = keys - {idempotency_key(fact.key) for fact in calls} - {doubt.call for doubt in doubts}
+            outcome.wrong["in doubt, not listed"] += len(missing)
             for doubt in doubts:
-                settle(store, run, doubt.call, done=doubt.call in keys, because="the file says so", by="ann")
+                settle(store, doubt.run, doubt.call, done=doubt.call in keys, because="the file says so", by="ann")
             with suppress(NotFound):
                 if (whole := recall(store, run)).status == "completed":
-                    outcome.wrong["silently short"] += len(whole.calls) != PAYMENTS or len(whole.output) != PAYMENTS
+                    outcome.wrong["silently short"] += len(calls) != PAYMENTS or len(whole.output) != PAYMENTS
                     return
         finally:
             store.close()
@@ -403,6 +423,8 @@ def main(report: Callable[[str], None] = print) -> int:
     parser.add_argument("--points", type=int, default=500)
     parser.add_argument("--stores", default="sqlite,postgresql")
     parser.add_argument("--gone", type=float, default=5.0, help="how many seconds the store is gone")
+    parser.add_argument("--long", type=int, default=2, help="at how many points of each store it is gone for a minute")
+    parser.add_argument("--table", action="store_true", help="as a table in Markdown")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--database", default="", help="instead of --stores: URL,ADMIN_URL of a PostgreSQL database")
     parser.add_argument("--json", action="store_true")
@@ -414,15 +436,19 @@ def main(report: Callable[[str], None] = print) -> int:
         payments = folder / "payments"
         with stores(given.stores.split(","), folder, given.database) as every:
             took = {store.url: undisturbed(store.url) for store in every}
-            for number in range(given.points):
-                store, fault = every[number % len(every)], FAULTS[number // len(every) % len(FAULTS)]
+            work = [
+                (every[number % len(every)], FAULTS[number // len(every) % len(FAULTS)])
+                for number in range(given.points)
+            ]
+            work[: given.long * len(every)] = [(store, MINUTE) for store in every] * given.long
+            for store, fault in work:
                 outcomes.append(point(fault, store, chance, given.gone, took[store.url]))
     wrong = sum((outcome.wrong for outcome in outcomes), Counter[str]())
     doubts = sum(outcome.doubts for outcome in outcomes)
     if given.json:
         report(json.dumps({"points": len(outcomes), "doubts": doubts, "wrong": +wrong}))
     else:
-        _print(outcomes, wrong, doubts, report)
+        (_print_table if given.table else _print)(outcomes, wrong, doubts, report)
     return 1 if +wrong else 0
 
 
@@ -437,6 +463,19 @@ def _print(outcomes: list[Outcome], wrong: Counter[str], doubts: int, report: Ca
     report(f"\n{made} payments at {len(outcomes)} points, {doubts} in doubt, all listed and settled:")
     for each in names:
         report(f"  {each:24}{wrong[each]:6}")
+
+
+def _print_table(outcomes: list[Outcome], wrong: Counter[str], doubts: int, report: Callable[[str], None]) -> None:
+    report("| fault, store | points | completed by itself | resumed | in doubt | twice | lost | else wrong |")
+    report("|---|" + "---:|" * 7)
+    for fault, store in sorted(dict.fromkeys((each.fault, each.store) for each in outcomes)):
+        own = [each for each in outcomes if (each.fault, each.store) == (fault, store)]
+        bad = sum((each.wrong for each in own), Counter[str]())
+        twice, lost, resumed = bad.pop("executed twice", 0), bad.pop("lost", 0), sum(each.resumed > 0 for each in own)
+        figures = (len(own), len(own) - resumed, resumed, sum(each.doubts for each in own), twice, lost, bad.total())
+        report(f"| {fault}, {store} | {' | '.join(map(str, figures))} |")
+    made = len(outcomes) * PAYMENTS
+    report(f"\n{made} payments at {len(outcomes)} points, {doubts} in doubt; wrong: {dict(+wrong) or 'none'}")
 
 
 if __name__ == "__main__":

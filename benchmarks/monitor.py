@@ -1,14 +1,15 @@
 """The monitor of a canary by simulation: how often a healthy one is rolled back, and how soon a poor one.
 
-    python benchmarks/monitor.py [--canaries 1000] [--ratios 300]
+    python benchmarks/monitor.py [--canaries 100] [--ratios 20]
 
 Everything goes the real way: units are assigned to a channel, exposures and outcomes are facts of a store in memory,
 and the real monitor looks after every interval. 20 requests for the canary and as many for its control come in an
 interval; after 30 of them the canary is over. Two rules that look at the rates alone, as canary controllers do, are
 shown the same outcomes: "below 95 % in three intervals", and "5 points below the control in three intervals".
 
-Then the ratio of units: how often an alarm is raised where assignment is right, and how soon where 48 of 100 units
-that should be half of them reach the canary.
+Then the ratio of units: how often an alarm is raised where assignment is right, and how soon where 48 or 45 of 100
+units that should be half of them reach the canary. benchmarks/canary.py simulates both with code of its own, and many
+more of them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, now
 
 INTERVALS, REQUESTS, LEVEL = 30, 20, 0.96
+UNITS = 10_000
 WATCH = Watch((Guard("rating", -0.02),))
 OLD, NEW = (Playbook.from_document({"roles": {"writer": {"system": text}}}) for text in ("Answer.", "Answer well."))
 
@@ -53,7 +55,7 @@ def outcome(name: str, arm: str, value: float | None) -> list[Fact]:
     """That a unit met an arm, and what came of it."""
     playbook = NEW.digest if arm == "canary" else OLD.digest
     body = {"unit": name, "arm": arm, "playbook": playbook, "share": 0.5, "propensity": 0.5, "version": 2}
-    told = Fact(
+    met = Fact(
         kind="exposure",
         key=name,
         subject="channels/live",
@@ -63,10 +65,10 @@ def outcome(name: str, arm: str, value: float | None) -> list[Fact]:
         tags=(playbook,),
     )
     if value is None:
-        return [told]
+        return [met]
     said = {"metric": "rating", "comment": ""}
     return [
-        told,
+        met,
         Fact(
             kind="feedback",
             key=f"{name}/f",
@@ -100,9 +102,9 @@ def fates(canary: float, seed: int) -> Fates:
             value = float(luck.random() < (canary if arm == "canary" else LEVEL))
             good[arm] += int(value)
             facts += outcome(f"{interval}/{number}", arm, value)
-        store.append(facts)
-        if found.monitor is None and monitor.look().reaction == "roll back":
-            found.monitor = interval
+        if found.monitor is None:
+            store.append(facts)
+            found.monitor = interval if monitor.look().reaction == "roll back" else None
         low += good["canary"] / REQUESTS < 0.95
         behind += (good["control"] - good["canary"]) / REQUESTS >= 0.05
         found.level = found.level or (interval if low >= 3 else None)
@@ -110,7 +112,7 @@ def fates(canary: float, seed: int) -> Fates:
     return found
 
 
-def told(values: Sequence[int | None]) -> str:
+def share_of(values: Sequence[int | None]) -> str:
     caught = [value for value in values if value is not None]
     share = len(caught) / len(values)
     spread = 1.96 * (share * (1 - share) / len(values)) ** 0.5
@@ -133,19 +135,20 @@ def ratio(share: float, units: int, seed: int) -> int | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--canaries", type=int, default=1000, help="of each kind (default %(default)s)")
-    parser.add_argument("--ratios", type=int, default=300, help="streams of units (default %(default)s)")
-    given = parser.parse_args()
-    with multiprocessing.Pool(2) as crew:
+    parser.add_argument("--canaries", type=int, default=100, help="of each kind (default %(default)s)")
+    parser.add_argument("--ratios", type=int, default=20, help="streams of units (default %(default)s)")
+    parser.add_argument("--processes", type=int, default=2, help="(default %(default)s)")
+    options = parser.parse_args()
+    with multiprocessing.Pool(options.processes) as crew:
         print("| success rate of the canary | rule | rolled back | after intervals |\n|---|---|---:|---:|")
         for level in (LEVEL, 0.94, 0.90, 0.80, 0.60):
-            all_of = crew.starmap(fates, [(level, seed) for seed in range(given.canaries)])
+            all_of = crew.starmap(fates, [(level, seed) for seed in range(options.canaries)])
             for rule, name in (("monitor", "seedbed"), ("level", "below 95 %, 3 times"), ("control", "5 points below")):
-                print(f"| {level:.2f} | {name} | {told([getattr(each, rule) for each in all_of])} |", flush=True)
+                print(f"| {level:.2f} | {name} | {share_of([getattr(each, rule) for each in all_of])} |", flush=True)
         print("\n| share of units that reach the canary | alarms | after units |\n|---|---:|---:|")
         for share in (0.5, 0.48, 0.45):
-            found = crew.starmap(ratio, [(share, 20_000, seed) for seed in range(given.ratios)])
-            print(f"| {share:.2f} | {told(found)} |", flush=True)
+            found = crew.starmap(ratio, [(share, UNITS, seed) for seed in range(options.ratios)])
+            print(f"| {share:.2f} | {share_of(found)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -119,15 +119,17 @@ def shown_futile(wins: Counts, ties: Counts, losses: Counts, effect: float) -> B
     return np.exp(wins * won + ties * tied + losses * lost).mean(axis=0) >= 1 / BETA
 
 
-def betting(gains: Floats | NDArray[np.int8], level: float) -> BettingEnds:
+def betting(
+    gains: Floats | NDArray[np.int8], level: float, *, shares: Floats = SHARES, weights: Floats = WEIGHTS
+) -> BettingEnds:
     """Thirty players bet a share of their money on every unit, for the candidate and, with money of their own, against
     it: the test ends when their mean has made 1 / level times its money."""
     rows, units = gains.shape
     (better, worse), ended, money = np.zeros((2, rows), dtype=bool), np.full(rows, units), np.ones(rows)
-    alive, up = np.arange(rows), np.tile(WEIGHTS, (rows, 1))
+    alive, up = np.arange(rows), np.tile(weights, (rows, 1))
     down = up.copy()
     for n in range(1, units + 1):
-        gained = SHARES * gains[alive, n - 1, None]
+        gained = shares * gains[alive, n - 1, None]
         up *= 1 + gained
         down *= 1 - gained
         money[alive] = up.sum(axis=1)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import rules
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -93,7 +94,7 @@ def microseconds(rule: StoppingRule) -> str:
 
 def table(runs: int, tasks: int) -> None:
     exact = {"at_most": tasks}
-    rules: dict[str, StoppingRule] = {
+    tests: dict[str, StoppingRule] = {
         "exact McNemar, power 1.5": ExactMcNemar(**exact),
         "exact McNemar, linear": ExactMcNemar(**exact, spend="linear"),
         "exact McNemar, O'Brien-Fleming": ExactMcNemar(**exact, spend="o'brien-fleming"),
@@ -105,7 +106,7 @@ def table(runs: int, tasks: int) -> None:
         "Wald's SPRT": Sprt(effect=EFFECT, discordance=DISCORDANCE, at_most=tasks),
     }
     ways: dict[str, tuple[Callable[[Rows], Ends], str]] = {
-        name: (rule.ends, "guaranteed" if rule.guaranteed else "by design") for name, rule in rules.items()
+        name: (rule.ends, "guaranteed" if rule.guaranteed else "by design") for name, rule in tests.items()
     }
     ways["McNemar, looked at once"] = once, "guaranteed"
     ways["z-test after every task"] = watched, "**none**"
@@ -159,13 +160,13 @@ def orders(runs: int, tasks: int) -> None:
 
 def updates() -> None:
     print("\n| rule | microseconds an update, at 10,000 tasks |\n|---|---:|")
-    rules: dict[str, StoppingRule] = {
+    tests: dict[str, StoppingRule] = {
         "exact McNemar, futility": ExactMcNemar(at_most=10_000, alpha=1e-9, effect=EFFECT, beta=1e-250),
         "betting": Betting(alpha=1e-250),
         "GSPRT": Gsprt(effect=EFFECT, alpha=1e-250, beta=1e-250),
         "GSPRT of two repeats": Gsprt(effect=EFFECT, repeats=2, alpha=1e-250, beta=1e-250),
     }
-    for name, rule in rules.items():
+    for name, rule in tests.items():
         print(f"| {name} | {microseconds(rule)} |", flush=True)
 
 
@@ -184,6 +185,32 @@ def ratios(runs: int) -> None:
         print(f"| {share} | {units:,} | {alarms / runs:.3f} |", flush=True)
 
 
+def spreads(runs: int) -> None:
+    """Power of bets whose sizes are spread evenly, as once, and by their logs, as now; by benchmarks/rules.py."""
+    print(
+        "\n| gain | scores differ on | tasks | power of even bets | of bets of all sizes |\n|---:|---:|---:|---:|---:|"
+    )
+    even = np.linspace(0.05, 0.9, 25)
+    for gain, discordance, tasks in ((0.1, 0.3, 300), (0.05, 0.3, 1_000), (0.05, 0.1, 400), (0.1, 0.5, 600)):
+        rows = draw(runs, tasks, discordance, gain, seed=5).astype(np.int8)
+        powers = (
+            rules.betting(rows, ALPHA, shares=even, weights=np.full(25, 1 / 25)).better.mean(),
+            rules.betting(rows, ALPHA).better.mean(),
+        )
+        print(f"| {gain} | {discordance} | {tasks} | {powers[0]:.3f} | {powers[1]:.3f} |", flush=True)
+
+
+def small_gain(runs: int) -> None:
+    """When bets of all sizes find a gain of 0.01 where scores differ on half of the pairs, looked at every 100."""
+    rng, ended = np.random.default_rng(6), []
+    for _ in range(runs):
+        counts = rng.multinomial(100, [0.255, 0.245, 0.5], 10_000)[:, :2].cumsum(axis=0)
+        money = np.exp(counts @ np.log1p(np.array([1, -1])[:, None] * rules.SHARES)) @ rules.WEIGHTS
+        ended.append(int((money >= 1 / ALPHA).argmax() + 1) * 100 if (money >= 1 / ALPHA).any() else 10**9)
+    decided = np.mean(np.array(ended) <= 10**6)
+    print(f"\ngain 0.01, 0.5 differ: found within a million pairs in {decided:.4f}, median {np.median(ended):,.0f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000, help="comparisons of each sort (default %(default)s)")
@@ -193,6 +220,8 @@ def main() -> None:
     orders(4 * asked.runs, asked.tasks)
     updates()
     ratios(max(1, asked.runs // 20))
+    spreads(asked.runs)
+    small_gain(max(1, asked.runs // 10))
 
 
 if __name__ == "__main__":

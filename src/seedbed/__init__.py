@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from seedbed.settings import Settings
     from seedbed.stage.tools import Tool, tool
     from seedbed.workspace.blocking import open_blocking
+    from seedbed.workspace.opening import open_workspace as open  # noqa: A004 - seedbed.open reads well
     from seedbed.workspace.workspace import Workspace
-    from seedbed.workspace.workspace import open_workspace as open  # noqa: A004 - seedbed.open reads well
 
 _HOMES = {
     "BestOf": "seedbed.evolution.optimizers.best_of",
@@ -52,7 +52,7 @@ _HOMES = {
     "genes": "seedbed.playbooks.genes",
     "live": "seedbed.experiments.evidence_sources",
     "metric": "seedbed.evaluation.metrics.metric",
-    "open": "seedbed.workspace.workspace:open_workspace",
+    "open": "seedbed.workspace.opening:open_workspace",
     "open_blocking": "seedbed.workspace.blocking",
     "past_runs": "seedbed.experiments.evidence_sources",
     "tool": "seedbed.stage.tools",

@@ -48,7 +48,9 @@ def optional(module: str, *, extra: str, needed_for: str) -> Any:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`Did you mean …?` with the closest of the known names, or an empty text if none is close."""
-    near = difflib.get_close_matches(name, list(known), 1, cutoff=0.5 if len(name) < 4 else 0.6)
+    names = list(known)
+    alike = [each for each in names if len(each) == len(name) < 4]  # in f2 for f1, half of the name is wrong
+    near = difflib.get_close_matches(name, names, 1) or difflib.get_close_matches(name, alike, 1, cutoff=0.5)
     return f"Did you mean {near[0]}?" if near else ""
 
 
@@ -87,19 +89,19 @@ def sources(modules: Iterable[ModuleType | None]) -> list[tuple[str, str]]:
 
     Comments and layout make no difference. Imports that are computed are not found.
     """
-    found: dict[tuple[Path, Path], str] = {}
+    hashes: dict[tuple[Path, Path], str] = {}
     ours = [(folder, getattr(each, "__file__", None)) for each in modules if (folder := top_folder(each))]
     pending = [(folder, Path(file).resolve()) for folder, file in ours if file]
     while pending:
         folder, path = pending.pop()
-        if (folder, path) in found or not path.is_file():
+        if (folder, path) in hashes or not path.is_file():
             continue
-        found[folder, path], imported = _read(path.read_bytes(), path.relative_to(folder).parts[:-1])
+        hashes[folder, path], imported = _read(path.read_bytes(), path.relative_to(folder).parts[:-1])
         for parts in imported:
             for end in range(1, len(parts) + 1):
                 place = folder.joinpath(*parts[:end])
                 pending += [(folder, place.with_suffix(".py")), (folder, place / "__init__.py")]
-    return sorted((path.relative_to(folder).as_posix(), text) for (folder, path), text in found.items())
+    return sorted((path.relative_to(folder).as_posix(), text) for (folder, path), text in hashes.items())
 
 
 @lru_cache(maxsize=250)

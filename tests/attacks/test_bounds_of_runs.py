@@ -12,7 +12,7 @@ from seedbed import Dataset, Playbook, Task, Workspace, tool
 from seedbed.errors import ActionForbidden, BudgetSpent
 from seedbed.stage.stage import Stage
 from seedbed.storage.memory import MemoryStore
-from seedbed.workspace.runs import Runs
+from seedbed.workspace.nouns.runs import Runs
 
 refunded: list[str] = []
 pretended: list[str] = []

@@ -17,7 +17,7 @@ from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.evolution.plan import NO_TASKS, Plan
 from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import Library
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.stats.estimates import Interval
 from seedbed.storage.memory import MemoryStore
 

@@ -37,6 +37,15 @@ async def test_what_a_candidate_is_shown_is_seen_however_it_is_worded(how: str) 
         await space.compare(OLD, shown, on=joined(tasks(range(4), REWORDED[how]), tasks(range(50, 100))))
 
 
+@pytest.mark.parametrize("how", ["as it was", "another case", "a trailing blank", "full width"])
+async def test_nor_may_a_prompt_hold_test_tasks(how: str) -> None:
+    listed = "\n".join(f"If the text is {REWORDED[how](task.inputs['text'])}, say yes." for task in tasks(range(4)))
+    knows = agent("new", roles={"clerk": {"model": "new", "system": f"Help.\n{listed}"}})
+    space = await serve_old(world(range(100), range(100)))
+    with pytest.raises(DatasetError, match="4 of 50 that the candidate was evolved on or is shown"):
+        await space.compare(OLD, knows, on=tasks(range(50)))
+
+
 async def test_an_input_that_nobody_reads_makes_no_new_task() -> None:
     demos = [{"inputs": dict(task.inputs), "output": "yes"} for task in tasks(range(4))]
     shown = agent("new", demos={"answer": demos})

@@ -99,6 +99,14 @@ async def test_an_unknown_model_is_told_before_anything_is_asked(spaces: Spaces)
     assert list(space.store.facts(Query(kind="start"))) == []
 
 
+async def test_an_argument_that_a_model_would_ignore_is_told_before_anything_is_asked(spaces: Spaces) -> None:
+    fake = "langchain_core.language_models.fake_chat_models.FakeListChatModel"
+    space = spaces(good=FINE, odd={"use": fake, "args": {"responses": ["x"], "slep": 1}})
+    with pytest.raises(SettingsError, match=r"models.odd.args.slep: found an unknown key; .* Did you mean sleep\?"):
+        await space.run(TWO_STEPS, q="why")
+    assert list(space.store.facts(Query(kind="turn"))) == []
+
+
 async def test_a_missing_key_is_told_by_its_name_and_once_it_is_set_the_run_goes_on(
     spaces: Spaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,15 +184,27 @@ def test_a_terminal_gets_colour_unless_it_wants_none(no_color: bool, mail: Path)
     assert ("[-Message:-]{+Mail:+} {text}" in plain) is no_color
 
 
-def test_who_only_asks_for_help_waits_for_no_database_and_no_model() -> None:
+def loaded_by(folder: Path, *arguments: str) -> set[str]:
+    """The packages that a command has imported when it ends."""
     script = (
-        "import sys; sys.argv = ['seedbed', '--help']\n"
+        "import sys\n"
         "from seedbed.cli.main import run\n"
         "try: run()\n"
         "except SystemExit as end: assert not end.code\n"
         "print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stderr.split()}
+
+
+def test_who_only_asks_for_help_waits_for_no_database_and_no_model(tmp_path: Path) -> None:
     heavy = {"sqlalchemy", "langchain_core", "numpy", "scipy", "pydantic", "yaml", "xllamacpp", "psycopg", "asyncio"}
-    assert not heavy & loaded
+    assert not heavy & loaded_by(tmp_path, "--help")
+
+
+def test_a_run_waits_for_no_statistics_and_a_list_of_runs_for_no_model_either(mail: Path) -> None:
+    statistics = {"sqlalchemy", "psycopg", "numpy", "scipy", "mcp", "jinja2", "typst"}
+    assert not statistics & loaded_by(mail, "run", "sorter.yaml", "text=Hello")
+    models = {"langchain_core", "langsmith", "httpx", "anyio", "xllamacpp"}
+    assert not (statistics | models) & loaded_by(mail, "runs", "list")

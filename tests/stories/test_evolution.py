@@ -118,7 +118,7 @@ from pathlib import Path
 
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.evolution.evolve import evolve
 from seedbed.evolution.evaluators import FunctionEvaluator
 from seedbed.evolution.plan import Plan

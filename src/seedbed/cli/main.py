@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 from collections.abc import Sequence
@@ -47,6 +48,7 @@ COMMANDS = {
     "search": (NOUNS, "nouns.search", "List and show searches."),
     "experiment": (NOUNS, "nouns.experiment", "List, show, report on and abort comparisons."),
     "evidence": (NOUNS, "nouns.evidence", "Show and verify the evidence behind verdicts."),
+    "metrics": (NOUNS, "nouns.metrics", "List figures of a workspace, or serve them to Prometheus."),
     "store": (NOUNS, "nouns.store", "Verify, copy, measure and clean up the store."),
 }
 """Every command: its panel in the help, its module in this package, and what it does."""
@@ -142,7 +144,8 @@ def _show_usage(wrong: typer.TyperException, as_json: bool) -> None:
     if isinstance(wrong, typer.BadParameter) and hasattr(cause, "errors"):  # of pydantic, which is slow to import
         first = cause.errors(include_url=False)[0]
         expected = in_words(first["type"], first["msg"], first.get("ctx", {}))
-        wrong.message = f"found {shown(first['input'])}; expected {expected}"
+        known = expected.partition(" is not ")[2].rstrip(".")  # of a word where only a few are allowed
+        wrong.message = f"found {shown(first['input'])}; expected {known or expected}"
     context = getattr(wrong, "ctx", None)
     if context is not None and not as_json:
         typer.echo(f"{context.get_usage()}\nTry '{context.command_path} --help'.", err=True)
@@ -150,6 +153,7 @@ def _show_usage(wrong: typer.TyperException, as_json: bool) -> None:
 
 
 def run() -> None:
+    gc.set_threshold(50_000)  # a command begins by making many objects that stay; to look through them takes a sixth
     # A stream that cannot write ✓ writes \u2713, as the error stream does, instead of failing.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -316,6 +316,11 @@ def problem_view(problem: Problem) -> RenderableType:
     return Group(Padding(path, (0, 0, 0, 2), expand=False), Padding(parts, (0, 0, 0, 4), expand=False))
 
 
+def say(text: str) -> None:
+    """Print a remark on the error stream."""
+    _print(errors(), line((text, "dim")))
+
+
 def warn(text: str) -> None:
     """Print a warning on the error stream."""
     _print(errors(), line(("! ", "bold yellow"), text))

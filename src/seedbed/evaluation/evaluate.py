@@ -26,6 +26,7 @@ from seedbed.spending.ledger import Ledger
 from seedbed.stage.identity import is_routed
 from seedbed.stage.model_choice import routing_outcomes
 from seedbed.storage.store import Json
+from seedbed.telemetry import during
 
 Watcher = Callable[[Cell], None]
 
@@ -55,8 +56,9 @@ async def evaluate(
     plan = _Replicates(todo, replicates)
     expect_answers(chosen, todo)
     limited = replace(context, ledger=Ledger(max_cost_usd, last_share=0.0, within=context.ledger))
-    async with context.present():
-        cells = await all_cells(playbook, plan, chosen, limited, watch, OneReason())
+    with during("evaluate"):
+        async with context.present():
+            cells = await all_cells(playbook, plan, chosen, limited, watch, OneReason())
     return scorecard(playbook.digest, chosen, cells, todo, paid_usd=limited.ledger.spent_usd)
 
 

@@ -33,6 +33,7 @@ from seedbed.runs.run import Run
 from seedbed.spending.account import Account
 from seedbed.stage.bounds import bounds, under
 from seedbed.storage.store import Digest, Fact, Json, digest, short
+from seedbed.telemetry import during
 
 FINAL_SHARE = 0.25
 """At most this share of the runs is reserved for the final rounds, which confirm which candidate is best."""
@@ -75,7 +76,7 @@ async def evolve(
     tasks = (*plan.select, *plan.reflect, *plan.confirm)
     expect_open(library.store, tasks, (demo.inputs for demos in plan.start.demos.values() for demo in demos))
     expect_answers(evaluator.metrics, tasks)
-    with under(plan.start):  # its rules hold for every candidate, whatever the candidate says
+    with during("evolve"), under(plan.start):  # its rules hold for every candidate, whatever the candidate says
         return await _SearchLoop(plan, evaluator, library, because, options or {}, on_event).run()
 
 

@@ -19,7 +19,7 @@ from seedbed.evolution.protocols import Optimizer, Setting, at_least, check_sett
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import is_whole
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.store import Json
 
 NO_TASKS = Dataset(())

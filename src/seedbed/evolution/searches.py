@@ -21,7 +21,7 @@ from seedbed.evolution.pool import Pool
 from seedbed.evolution.protocols import Offer, Search
 from seedbed.playbooks.library import Library
 from seedbed.plugins import load, optional
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.stats.arrays import Direction
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 

@@ -1,13 +1,17 @@
-"""train(): one step of a system that learns from live tasks, with a search whenever enough of them have come in."""
+"""train(): one step of a system that learns from live tasks, with a search whenever enough of them have come in, and a
+way back if what it learned turns out to be worse."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from seedbed.errors import NotFound, Problem, RefMoved, SettingsError, expect_type, shown
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.datasets.seal import expect_open
+from seedbed.evaluation.metrics.metric import better
 from seedbed.evolution.confirmation import CHOOSING, CONFIRMING
 from seedbed.evolution.evaluators import Evaluator, known_cells, new_fact
 from seedbed.evolution.evolve import OnProgress, evolve
@@ -17,9 +21,16 @@ from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.spending.ledger import Ledger
+from seedbed.stats.sequential.betting import Betting
+from seedbed.stats.sequential.rule import Conclusion
 from seedbed.storage.store import Fact, Json, Query, Ref
+
+PROBATION = 200
+"""So many examples after a move are also answered by the playbook of before."""
+SURE = 0.05
+"""The chance that a move is taken back although the new playbook is no worse."""
 
 ENOUGH = 2 * CHOOSING
 """So many examples that half of them are enough to choose by: half choose, a quarter is read, a quarter confirms."""
@@ -27,17 +38,20 @@ ENOUGH = 2 * CHOOSING
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """The result of a step of training: the score of the answer, how many examples wait, and the search, if one ran."""
+    """The result of a step of training: the score of the answer, how many examples wait, the search, if one ran, and
+    whether the branch went back to the playbook of before."""
 
     score: float | None
     waiting: int
     evolution: Evolution | None = None
+    returned: bool = False
 
 
 @dataclass(frozen=True)
 class Training:
     """How a branch learns: a search over `enough` new examples moves it if a quarter of them confirms an improvement,
-    by more than chance (see Evolution.is_confirmed).
+    by more than chance (see Evolution.is_confirmed). The next 200 examples are also answered by the playbook of before:
+    if that turns out to be better, the branch goes back to it.
 
     `branch` may be any ref but a channel, so nobody is served by it before it is released. `optimizer` is a name or an
     object; `instructions` and `reflector` are what it makes candidates from (see SearchInputs).
@@ -68,14 +82,15 @@ async def train(
     ref = _branch(library, training.branch)
     expect_open(library.store, [task])
     current = library.get(str(ref.target))
-    work = [(current, [(task, 0)])]
-    async with evaluator.present():
-        paid = known_cells(evaluator, work) or await evaluator.pay(work, Ledger(), lambda failed: None)
-    (cells,) = paid.values()
-    key, score = f"{ref.name}/{task.digest}", cells[0].value
+    key, move = f"{ref.name}/{task.digest}", _probation(evaluator, ref, current)
+    score = await _score(evaluator, current, task)
     body: Json = {**task.body(), "playbook": current.digest, "score": score}
+    if move:
+        body["before"] = await _score(evaluator, library.get(move.body["start"]), task)
     evaluator.store.append([new_fact(evaluator, "example", key, ref.name, body, score)])
     waiting = _waiting(evaluator, ref.name)
+    if move and judge(_gains(evaluator, ref, move)) == "inferior":
+        return TrainingStep(score, len(waiting), returned=_go_back(evaluator, ref, move))
     if len(waiting) < training.enough:
         return TrainingStep(score, len(waiting))
     examples, because = waiting[: training.enough], f"trained by {training.enough} examples"
@@ -89,6 +104,62 @@ async def train(
     body["moved"] = evolution.is_confirmed
     evaluator.store.append([new_fact(evaluator, "training", f"{ref.name}/{last}", ref.name, body)])
     return TrainingStep(score, len(waiting) - len(examples), evolution)
+
+
+async def _score(evaluator: Evaluator, playbook: Playbook, task: Task) -> float | None:
+    work = [(playbook, [(task, 0)])]
+    async with evaluator.present():
+        paid = known_cells(evaluator, work) or await evaluator.pay(work, Ledger(), lambda failed: None)
+    (cells,) = paid.values()
+    return cells[0].value
+
+
+def _probation(evaluator: Evaluator, ref: Ref, current: Playbook) -> Fact | None:
+    """The move by which a branch came to its playbook, if that was not long ago and its result is still open."""
+    facts = evaluator.store.facts(Query(kind="training", subject=ref.name, newest=True))
+    move = next((fact for fact in facts if fact.body["moved"]), None)
+    if move is None or move.body["best"] != current.digest or move.body.get("returned"):
+        return None
+    return move if judge(_gains(evaluator, ref, move)) == "continue" else None
+
+
+def _gains(evaluator: Evaluator, ref: Ref, move: Fact) -> list[float]:
+    """By how much the playbook of a move did better than the one of before, on each example since.
+
+    A failed run counts as 0 where higher is better, as in a confirmation. Of gains beyond 1, only the sign counts.
+    """
+    higher = better(evaluator.metrics[0]) == "higher"
+    gains = []
+    for fact in evaluator.store.facts(Query(kind="example", subject=ref.name)):
+        if fact.number < move.number or "before" not in fact.body or fact.body["playbook"] != move.body["best"]:
+            continue
+        new, old = (0.0 if each is None and higher else each for each in (fact.body["score"], fact.body["before"]))
+        if new is not None and old is not None:
+            gains.append(new - old if higher else old - new)
+    is_share = all(-1 <= gain <= 1 for gain in gains)
+    return gains if is_share else [float(gain > 0) - float(gain < 0) for gain in gains]
+
+
+def judge(gains: Sequence[float]) -> Conclusion | Literal["continue"]:
+    """What gains say of a playbook, by a bet that calls one worse ("inferior") that is not with a chance of at most
+    `SURE`, however often this is looked at. It goes on until `PROBATION` gains are known."""
+    rule = Betting(alpha=SURE, at_most=PROBATION)
+    for gain in gains:
+        if (verdict := rule.update(gain).verdict) != "continue":
+            return verdict
+    return "continue"
+
+
+def _go_back(evaluator: Evaluator, ref: Ref, move: Fact) -> bool:
+    """Take a move back; False if somebody moved the branch in the meantime."""
+    because = "on later examples it was worse than the one of before"
+    try:
+        evaluator.store.move(ref.name, move.body["start"], expected=ref, because=because, by=evaluator.by)
+    except RefMoved:
+        return False
+    body = {**move.body, "start": move.body["best"], "best": move.body["start"], "returned": True}
+    evaluator.store.append([new_fact(evaluator, "training", f"{move.key}/back", ref.name, body)])
+    return True
 
 
 def _plan(training: Training, start: Playbook, examples: list[Fact]) -> Plan:

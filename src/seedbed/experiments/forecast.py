@@ -12,6 +12,7 @@ from seedbed.experiments.experiment import Experiment, RuleChoice
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, USUAL_EFFECT, Comparing
 from seedbed.experiments.proof.error_budget import BudgetTerms, next_level
 from seedbed.experiments.proof.held_out import inputs_read
+from seedbed.experiments.registration import Prospect
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.power import detectable_effect, sample_size
 from seedbed.stats.sequential.planning import SamplePlan, plan, power_curve
@@ -49,6 +50,7 @@ class Forecast:
     """Of how many tags it is found out after a superior verdict whether the candidate is worse on them."""
     tag_units: int = 0
     """How many units these have: so many may be run in all."""
+    prospect: Prospect | None = None
 
     def usd(self, units: float) -> float | None:
         """The expected cost of this many units."""
@@ -67,9 +69,15 @@ def forecast(
     metric: Metric,
     store: Store,
     options: Comparing = DEFAULT,
+    prospect: Prospect | None = None,
 ) -> Forecast:
-    """What to expect of a comparison with these options. Raises SeedbedError for an effect that cannot be found."""
+    """What to expect of a comparison with these options: at the level of the prospect, if that is known.
+
+    Raises SeedbedError for an effect that cannot be found.
+    """
     alpha, chosen = USUAL_ALPHA if options.alpha is None else options.alpha, options.registered_rule()
+    if prospect and prospect.attempt:
+        alpha = prospect.level
     choice: RuleChoice = chosen
     if options.channel:
         terms = options.terms or BudgetTerms()
@@ -81,6 +89,7 @@ def forecast(
     expected = forecast_experiment(
         store, experiment, tasks, effect=options.effect or USUAL_EFFECT, discordance=options.discordance
     )
+    expected = replace(expected, prospect=prospect)
     if options.exploratory or not options.slices:
         return expected
     by_terms = [terms.tags(experiment.units(tasks)) for terms in options.slices]

@@ -14,7 +14,7 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.seal import expect_open, retirements, without
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.experiments.experiment import Design, Experiment, RuleChoice
+from seedbed.experiments.experiment import Design, Experiment, Mode, RuleChoice
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
 from seedbed.experiments.proof.attempts import attempts, experiments_of, take_attempt
 from seedbed.experiments.proof.error_budget import BudgetTerms, reserve
@@ -23,6 +23,7 @@ from seedbed.experiments.proof.held_out import inputs_read
 from seedbed.experiments.proof.repeats import Repeats, repeats
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.storage.dry_run import DryRunStore
 from seedbed.storage.store import Digest, Query, Store
 
 
@@ -34,6 +35,26 @@ class Registered:
     plan: Experiment
     tasks: Dataset
     why: str = ""
+
+
+HOLD_BACK = (
+    "Before anything is run on new tasks, hold some back (seedbed dataset hold-out NAME); or add tasks to a dataset, "
+    "and compare on NAME:fresh."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a comparison will be if it is begun now: which attempt at which level, or why it is exploratory, and then
+    what to do. Of `fresh` of the `tasks` no result of the candidates is known, and they repeat no other task."""
+
+    tasks: int
+    fresh: int
+    mode: Mode
+    attempt: int
+    level: float
+    why: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +111,26 @@ class Registration:
             context.store, self.control.digest, terms, self._alpha, planned, by=context.by, clock=context.clock
         )
         return self._attempt(parts, taken.body)
+
+    def preview(self) -> Prospect:
+        """What registering would give. Nothing is stored. Raises as `register` does."""
+        trial = replace(self, context=replace(self.context, store=DryRunStore(self._store)))
+        plan, why = (registered := trial.register()[0]).plan, registered.why
+        begun = next(self._store.facts(Query(kind="comparison", key=plan.digest)), None)
+        fresh = min(trial._fresh_tasks(each, begun.number if begun else math.inf) for each in self.candidates)
+        remedy = "" if not why or self._exploratory() else HOLD_BACK
+        level = plan.start().alpha
+        return Prospect(len(self.tasks), fresh, plan.mode or "exploratory", plan.attempt, level, why, remedy)
+
+    def _fresh_tasks(self, candidate: Playbook, before: float) -> int:
+        """How many of the tasks were new to a candidate before that fact, and repeat no others."""
+        library = Library(self._store, self.context.by)
+        library.keep(candidate, because="compared")
+        library.keep(self.control, because="compared")
+        draft = self._plan(candidate, self.tasks, self.options.design(self._alpha, self.options.registered_rule()))
+        known = freshness(library, draft, self.tasks, before=before)
+        again = repeats(library, draft, self.tasks, before=before)
+        return len({each.id for each in self.tasks} - {*known.seen, *again.left_out})
 
     @property
     def _store(self) -> Store:

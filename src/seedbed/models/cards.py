@@ -6,6 +6,7 @@ of a card: `Registry({"fast": ChatOpenAI(model="small")})`.
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import sys
@@ -87,6 +88,8 @@ class Model:
         if self.live is not None:
             return self.live
         kind = self._load_class()
+        if kind.model_config.get("extra") != "forbid":  # others say it themselves, with all else that is wrong
+            self.expect_arguments()
         args = dict(self._arguments)
         if "folder" in kind.model_fields:  # it reads files, whose paths are relative to the workspace file
             args.setdefault("folder", self.folder)
@@ -99,6 +102,14 @@ class Model:
                 raise SettingsError(_wrong_arguments(error, kind, args, at, expected)) from None
             failure = f"{type(error).__name__}: {shown(str(error), 300)}"
             raise self._error("args", failure, expected, SET_THEM) from None
+
+    def expect_arguments(self) -> None:
+        """Refuse arguments that the class would ignore, without building it. Raises SettingsError."""
+        if self.live is None and (known := _argument_names(self._load_class())):
+            at, remedy = f"models.{self.name}.args", "Write it under model_kwargs." * ("model_kwargs" in known)
+            wrong = [unknown_key(join(at, name), name, known) for name in self.card.args if name not in known]
+            if wrong:
+                raise SettingsError(replace(each, remedy=each.remedy or remedy or SET_THEM) for each in wrong)
 
     def redact(self, text: str) -> str:
         """A text without the secrets of this model, which its provider may quote in an error."""
@@ -168,7 +179,7 @@ class Registry:
         try:
             return self._models[name]
         except KeyError:
-            remedy = "Add it, or use a known name"
+            remedy = "Add it under models in the workspace file, or use a known name."
             raise SettingsError([unknown("models", name, self._models, remedy, kind="model")]) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -209,6 +220,21 @@ def _base_class() -> type[BaseChatModel]:
     """LangChain's class, loaded when a model is built: it takes a while, and most commands need no model."""
     kind: type[BaseChatModel] = load("langchain_core.language_models:BaseChatModel", "models")
     return kind
+
+
+def _argument_names(kind: type[BaseChatModel]) -> list[str]:
+    """The arguments that a class takes; empty if that cannot be read, as it has code that reads them itself."""
+    usual = _base_class()
+    constructor = inspect.signature(kind.__init__).parameters.values() if kind.__init__ is not usual.__init__ else ()
+    readers = kind.__pydantic_decorators__.model_validators.items()
+    reads = any(each.info.mode != "after" for name, each in readers if not hasattr(usual, name))
+    if any(each.kind is each.VAR_KEYWORD for each in constructor) or kind.model_config.get("extra") == "allow":
+        return []
+    fields = {name: field for name, field in kind.model_fields.items() if name not in BASE_FIELDS}
+    if reads and "model_kwargs" not in fields:
+        return []
+    aliases = [each.alias for each in kind.model_fields.values() if each.alias]
+    return [*fields, *aliases, *(name for name in BASE_FIELDS if name in kind.model_fields)]
 
 
 def _read_model(name: str, card: object, folder: Path) -> Model:

@@ -17,6 +17,7 @@ from seedbed.playbooks.library import Library, check_ref_name
 from seedbed.release.assignment import unknown_channel
 from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
 from seedbed.release.live_comparison import find_live_verdict
+from seedbed.release.ramp import NO_RAMP, Ramp
 from seedbed.release.states import (
     Canary,
     ChannelEvent,
@@ -30,50 +31,12 @@ from seedbed.release.states import (
     apply_event,
     canary_of,
     document,
-    percent,
     replay_moves,
     stable_of,
 )
-from seedbed.settings.channels import ChannelSettings
 from seedbed.stage.program import code_of
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, in_brief, short
-
-
-@dataclass(frozen=True, slots=True)
-class Ramp:
-    """The steps in which a candidate reaches everybody, as `channels.<name>.canary` in seedbed.yaml declares them.
-
-    Each step has a share of the users, and takes so many runs of the canary. The last may need another person. Without
-    shares a release reaches everybody at once, unless it asks for less.
-    """
-
-    shares: tuple[float, ...] = ()
-    hold: int = 0
-    approval: bool = False
-
-    def first(self, wanted: float | None) -> float | Problem:
-        """The share that a release begins with, or why not the wanted one."""
-        return self._at_most(self.shares[0] if self.shares else 1.0, wanted, "its first step")
-
-    def after(self, now: float, wanted: float | None) -> float | Problem:
-        """The next share, or why not the wanted one."""
-        return self._at_most(next((share for share in self.shares if share > now), 1.0), wanted, "its next step")
-
-    def _at_most(self, step: float, wanted: float | None, which: str) -> float | Problem:
-        if wanted is None:
-            return step
-        if wanted > step:
-            return Problem(
-                "share", percent(wanted), f"at most {percent(step)}, {which}", "Raise the share step by step."
-            )
-        return wanted
-
-
-def build_ramp(settings: ChannelSettings) -> Ramp:
-    return Ramp(settings.canary.shares, settings.canary.hold, settings.canary.approval)
-
-
-NO_RAMP = Ramp()
+from seedbed.telemetry import ChannelMoved, GateRefused, emit
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +95,12 @@ async def release(
         request = ReleaseRequest(channel, candidate, now.stable, verdict, library, event.share, code)
         refusals += [refusal for gate in gates if (refusal := await gate(request))]
     if isinstance(then, Problem) or refusals:
-        raise ReleaseRefused(refusals)
+        raise _refused(channel, refusals)
     evidence: Json = {"verdict": verdict.experiment if verdict else None, "require": [*rollout.require]}
     if code := code_of(library.get(candidate)):
         evidence["code"] = {candidate: code}
     target = {**document(then, event), **evidence}
-    return store.move(f"channels/{channel}", target, expected=current, because=because, by=library.by)
+    return _write(library, f"channels/{channel}", target, current, because)
 
 
 async def promote(
@@ -177,7 +140,7 @@ async def promote(
         person = f"{library.by}, who released or wrote it"
         refusals.append(Refusal("approval", person, "another person", "Ask somebody else to promote it."))
     if refusals:
-        raise ReleaseRefused(refusals)
+        raise _refused(channel, refusals)
     return _move(library, current, then, event, because)
 
 
@@ -225,7 +188,20 @@ def _move(library: Library, current: Ref, then: State, event: ChannelEvent, beca
     target: Json = document(then, event)
     if not isinstance(event, Rollback) and isinstance(current.target, dict) and "verdict" in current.target:
         target["verdict"] = current.target["verdict"]
-    return library.store.move(current.name, target, expected=current, because=because, by=library.by)
+    return _write(library, current.name, target, current, because)
+
+
+def _write(library: Library, name: str, target: Json, current: Ref | None, because: str) -> Ref:
+    ref = library.store.move(name, target, expected=current, because=because, by=library.by)
+    channel, playbook = name.removeprefix("channels/"), str(target["stable"])
+    emit(ChannelMoved(channel=channel, move=str(target["how"]), playbook=playbook))
+    return ref
+
+
+def _refused(channel: str, refusals: list[Problem]) -> ReleaseRefused:
+    for each in refusals:
+        emit(GateRefused(channel=channel, gate=each.path))
+    return ReleaseRefused(refusals)
 
 
 def _known(store: Store, channel: str) -> Ref:

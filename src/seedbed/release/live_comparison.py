@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
-from seedbed.errors import NotFound, shown
+from seedbed.errors import NotFound, PlaybookError, Problem, shown
 from seedbed.experiments.experiment import Design, Experiment, RuleChoice
 from seedbed.experiments.live import LiveSource, LiveTest, conclude, plan_live, register_live
 from seedbed.experiments.proof.attempts import AttemptTerms, attempt_of, take_attempt
@@ -20,7 +20,7 @@ from seedbed.experiments.verdict import Finding, Verdict, verdicts
 from seedbed.playbooks.library import Library
 from seedbed.release.assignment import split_name
 from seedbed.release.states import canary_of, stable_of
-from seedbed.storage.store import Digest, Fact, Json, Query, Store
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,21 @@ def compare_channels(
     if len(plans) < len(pairs):
         plans = _register(library, pairs, options, first)
     return [_standing(library, other, plan, options) for other, plan in zip(others, plans, strict=True)]
+
+
+def expect_served(store: Store, channels: Sequence[str], control: Digest | None, *candidates: Digest | None) -> None:
+    """Refuse to judge other playbooks than the channels serve now; None stands for those. Raises PlaybookError."""
+    refs = [store.ref(f"channels/{name.removeprefix('channels/')}") for name in channels]
+    first, *others = [ref.target for ref in refs if ref] or [""]
+    canary = canary_of(first)
+    served = [stable_of(each) for each in others] or [canary.playbook if canary else ""]
+    if not all(served):
+        return  # the canary is gone, or never was
+    expected = [("control", control, [stable_of(first)]), *(("candidate", each, served) for each in candidates)]
+    for place, playbook, known in expected:
+        if playbook is not None and playbook not in known:
+            names, remedy = " or ".join(map(short, known)), "Leave it out with None: a channel says what is compared."
+            raise PlaybookError([Problem(place, short(playbook), f"{names}, which users get now", remedy)])
 
 
 def find_live_verdict(store: Store, channel: str) -> Verdict | None:

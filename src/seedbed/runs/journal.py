@@ -10,6 +10,7 @@ from contextlib import suppress
 from seedbed.errors import StoreError, StoreUnavailable
 from seedbed.runs.worker_presence import new_worker
 from seedbed.storage.store import Fact, Query, Store
+from seedbed.telemetry import StoreFailed, emit
 
 _PendingFact = tuple[Fact, "asyncio.Future[bool]"]
 _Outcome = bool | Exception
@@ -50,6 +51,9 @@ class Journal:
             return await asyncio.shield(done)
         except asyncio.CancelledError:  # what happened is stored all the same: it may have been paid for
             await asyncio.wait([done])
+            raise
+        except StoreError as lost:
+            emit(StoreFailed(kind=fact.kind, error=type(lost).__name__))
             raise
 
     def _write_pending(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -83,7 +83,8 @@ class MessageHistory:
 
     A turn's fact has `after: [turn, n]` if it goes on from the first n messages of an earlier turn, where the answer
     counts as the message after the last; its `messages` are then only those that follow. A message that ends with the
-    answer of an earlier turn is stored as [speaker, what comes before the answer, turn].
+    answer of an earlier turn is stored as [speaker, what comes before the answer, turn], where "" is the turn it goes
+    on from.
     """
 
     def __init__(self) -> None:
@@ -114,9 +115,11 @@ class MessageHistory:
                 break
             node = known
         stored = {name: value for name, value in body.items() if name not in UNSAID or value != UNSAID[name]}
+        after = node.turn if node else ""
         if node:
-            stored["after"] = [node.turn, node.place]
-        return {**stored, "messages": [self._cite(*each) for each in body["messages"][node.place if node else 0 :]]}
+            stored["after"] = [after, node.place]
+        fresh = body["messages"][node.place if node else 0 :]
+        return {**stored, "messages": [self._cite(each[0], each[1], after) for each in fresh]}
 
     def restore(self, key: str, stored: Json) -> Json:
         """The whole body of a stored turn, which is added. Raises StoreDamaged."""
@@ -127,21 +130,21 @@ class MessageHistory:
     def expand(self, stored: Json) -> Json:
         """The whole body of a stored turn whose predecessors were added. Raises StoreDamaged."""
         body = {**UNSAID, **stored}
-        turn, shared = body.pop("after", ("", 0))
-        node = self._answer(turn) if shared else None
+        after, shared = body.pop("after", ("", 0))
+        node = self._answer(after) if shared else None
         while node and node.place > shared:
             node = node.before
         cited = [
-            [each[0], each[1] + "".join(self._answer(turn).message[1] for turn in each[2:])]
+            [each[0], each[1] + "".join(self._answer(turn or after).message[1] for turn in each[2:])]
             for each in stored["messages"]
         ]
         return {**body, "messages": [*map(list, Messages(node)), *cited]}
 
-    def _cite(self, speaker: str, text: str) -> list[str]:
-        """A message as it is stored."""
+    def _cite(self, speaker: str, text: str, after: str) -> list[str]:
+        """A message as it is stored, in a turn after that one."""
         turn = self._endings.get(text[-QUOTED:])
         if turn and text.endswith(answer := self._turns[turn].message[1]):
-            return [speaker, text.removesuffix(answer), turn]
+            return [speaker, text.removesuffix(answer), "" if turn == after else turn]
         return [speaker, text]
 
     def _answer(self, turn: str) -> _Node:

@@ -32,7 +32,7 @@ from seedbed.runs.messages import MessageHistory
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
 from seedbed.runs.run_start import RunStart, conditions, json_copy
 from seedbed.storage.off_loop import off_loop
-from seedbed.storage.store import Fact, Json, Query, canonical, child_id, digest, new_id, short
+from seedbed.storage.store import Fact, Json, Query, Store, canonical, child_id, digest, new_id, short
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
 
 TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
@@ -233,6 +233,14 @@ class Recorder:
         self.turns.append(Turn.from_body(body, self._history.messages(body)))
         return self.turns[-1]
 
+    def is_in(self, store: Store) -> bool:
+        """Whether that store holds this record."""
+        return self._journal.store is store
+
+    def next_child(self, step: str, request: object) -> str:
+        """The id of the next run below this one with this content: the same whenever this one is resumed."""
+        return child_id(self.id, self._key("child", step, request))
+
     def next_key(self, kind: str, name: str, request: object) -> str:
         """The key of the next request with this content."""
         place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"
@@ -379,8 +387,9 @@ class Recorder:
 
 def _lost_turn(body: Json) -> Failure:
     """A turn that was answered when another worker had taken the run."""
-    spent = {"cost_usd": body["cost_usd"], "tokens": Turn.from_body(body).tokens, "unpriced": body["unpriced"]}
-    return Failure(step=body["step"], role=body["role"], error="another worker had taken the run", **spent)
+    turn, error = Turn.from_body(body), "another worker had taken the run"
+    spent = (turn.cost_usd, turn.tokens, turn.unpriced)
+    return Failure(step=turn.step, role=turn.role, error=error, cost_usd=spent[0], tokens=spent[1], unpriced=spent[2])
 
 
 @cache

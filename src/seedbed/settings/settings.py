@@ -54,16 +54,30 @@ class LimitSettings(Section):
     unknown_prices: Literal["refuse", "allow"] = "refuse"
 
 
+_URL = re.compile(r"https?://[^/\s]+/\S")
+
+
 class TelemetrySettings(Section):
-    """What leaves the process: logs to the error stream or to a file, metrics, and spans to a URL. Default: nothing."""
+    """What leaves the process. Default: nothing.
+
+    Logs of at least a `level` go to the error stream, to a file or to a URL, metrics to Prometheus or to a URL, and
+    spans to a URL.
+    """
 
     logs: Annotated[
-        bool | str, AfterValidator(require(lambda logs: logs != "")), Expected("true, false or the path of a file")
+        bool | str,
+        AfterValidator(require(lambda logs: logs != "")),
+        Expected("true, false, the path of a file, or a URL"),
     ] = False
-    metrics: bool = False
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    metrics: Annotated[
+        bool | str,
+        AfterValidator(require(lambda metrics: isinstance(metrics, bool) or _URL.match(metrics))),
+        Expected("true, false, or a URL such as http://localhost:4318/v1/metrics"),
+    ] = False
     spans: Annotated[
         str | None,
-        AfterValidator(require(lambda url: url is None or re.match(r"https?://[^/\s]+/\S", url))),
+        AfterValidator(require(lambda url: url is None or _URL.match(url))),
         Expected("a URL such as http://localhost:4318/v1/traces"),
     ] = None
 

@@ -165,9 +165,9 @@ class Ledger:
                 each.overbilled = reservation.overbilled or each.overbilled
             self.spend(reservation.spent_usd, reservation.spent_tokens, reservation.unpriced)
 
-    def spend(self, usd: float, tokens: int = 0, unpriced: int = 0) -> None:
-        """Count what was used, and wake the calls that wait for what is left."""
-        for each in self._all:
+    def spend(self, usd: float, tokens: int = 0, unpriced: int = 0, *, here: bool = False) -> None:
+        """Count what was used, `here` or also in those it is within, and wake the calls that wait for what is left."""
+        for each in (self,) if here else self._all:
             each._pots[0].spent += usd
             each._pots[1].spent += tokens
             each.unpriced += unpriced

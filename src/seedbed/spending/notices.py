@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +10,7 @@ from datetime import datetime, timedelta
 
 from seedbed.errors import StoreError, dollars
 from seedbed.settings import Quota, Settings
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Json, Query, Store
 
 LEVELS = (50, 80, 100)
@@ -83,7 +83,7 @@ class SpendingNotices:
         if self._looked is None or at >= self._looked + LOOK_EVERY:
             self._looked = at
             with suppress(StoreError):
-                await asyncio.to_thread(self._note_unusual, at)
+                await off_loop(self._note_unusual, at)
         fresh = [notice for key, notice in self._notices.items() if key not in self._sent]
         self._sent.update(notice.key for notice in fresh)
         return fresh

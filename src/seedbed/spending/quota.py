@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from seedbed.errors import QuotaSpent, StoreError, dollars
 from seedbed.settings import Quota, Settings
 from seedbed.spending.notices import SpendingNotice, SpendingNotices
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Query, Store, digest
 
 DAY = timedelta(days=1)
@@ -79,12 +80,18 @@ class Spending:
         """Count another run. Raises QuotaSpent if a quota leaves no room for it."""
         expense = Expense(run or uuid.uuid4().hex, self._clock(), scopes, counted=not opened)
         if self.is_limited:
-            expense = await asyncio.to_thread(self._start, expense)
+            expense = await off_loop(self._start, expense)
         return QuotaShare(self, expense, [quota for _, quota in self._quotas(scopes) if quota.usd_per_day is not None])
 
     async def news(self) -> list[SpendingNotice]:
         """What people should be told, each once; nothing if there is nobody to tell."""
         return await self._notices.news()
+
+    def today(self) -> tuple[int, float]:
+        """The runs of the last 24 hours in the workspace, and what they cost or may cost, in US dollars."""
+        with self._lock:
+            self._refresh(self._clock())
+            return self._used("")
 
     def note(self, notice: SpendingNotice) -> None:
         """Something else that people should be told."""
@@ -263,14 +270,14 @@ class QuotaShare:
     async def confirm(self) -> None:
         """Look, when its start is stored, whether runs of other processes were quicker. Raises QuotaSpent."""
         if self._spending.is_limited and self.expense.counted:
-            await asyncio.to_thread(self._spending.confirm, self.expense)
+            await off_loop(self._spending.confirm, self.expense)
 
     async def reserve(self, least: float, most: float, by: str) -> float:
         """Hold up to `most` for a request, and at least `least`; returns how much. Raises QuotaSpent, StoreError."""
         async with self._lock:
             left = self._held - self._under_way - self._spent
             if left < most:
-                more = asyncio.to_thread(self._spending.hold, self.expense, least - left, most - left, by)
+                more = off_loop(self._spending.hold, self.expense, least - left, most - left, by)
                 try:
                     self._held += await more
                 except QuotaSpent:
@@ -289,7 +296,7 @@ class QuotaShare:
     async def end(self, by: str) -> None:
         """Give back what was not spent."""
         if self._spending.is_limited:
-            await asyncio.to_thread(self._spending.settle, self.expense, self._spent - self._held, by)
+            await off_loop(self._spending.settle, self.expense, self._spent - self._held, by)
             self._held = self._spent
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 
 from seedbed.errors import Problem, SettingsError, Stopped, StoreError
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Query, Store, now
 
 EVERY_SECONDS = 1.0
@@ -43,9 +43,12 @@ class Stop:
     async def check(self) -> None:
         """Raise Stopped if a stop holds. The store is read at most once a second, outside of the event loop."""
         if self._clock() >= self._look_at:
-            self._look_at = self._clock() + EVERY_SECONDS
-            with suppress(StoreError):  # what was known counts; the run itself notices that the store is gone
-                self._last = await asyncio.to_thread(self.current)
+            self._look_at = float("inf")  # for others, until this look is over
+            try:
+                with suppress(StoreError):  # what was known counts; the run itself notices that the store is gone
+                    self._last = await off_loop(self.current)
+            finally:
+                self._look_at = self._clock() + EVERY_SECONDS
         if self._last is not None:
             stop = self._last
             raise Stopped(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.history import recall
+from seedbed.runs.history import start_of
 from seedbed.runs.recorder import Recorder
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.store import Store
@@ -18,13 +18,12 @@ from seedbed.storage.store import Store
 @dataclass(frozen=True, slots=True)
 class RunBounds:
     """The playbooks whose rules hold here too, the ledger that everything is also paid from, and whether tools may act
-    on the world. `run` is the run around, if there is one, and `store` where it is recorded."""
+    on the world. `record` is that of the run around, if there is one."""
 
     playbooks: tuple[Playbook, ...] = ()
     ledger: Ledger | None = None
     real_tools: bool = True
-    run: str = ""
-    store: Store | None = None
+    record: Recorder | None = None
 
 
 _bounds: ContextVar[RunBounds] = ContextVar("bounds", default=RunBounds())  # noqa: B039 - it is frozen
@@ -39,10 +38,16 @@ def playbooks_above(recorder: Recorder, library: Library) -> tuple[Playbook, ...
     """The playbooks that bound a run: those around it, and those of the runs above one that is resumed directly."""
     playbooks, run = list(bounds().playbooks), recorder.parent if recorder.resumed else ""
     while run:
-        above = recall(library.store, run)
-        playbooks.append(library.get(above.playbook))
-        run = above.parent
+        above = start_of(library.store, run)
+        playbooks.append(library.get(above.subject))
+        run = above.body["parent"]
     return tuple(dict.fromkeys(playbooks))
+
+
+def record_above(store: Store) -> Recorder | None:
+    """The record of the run in which this is called, if it is in that store."""
+    record = bounds().record
+    return record if record and record.is_in(store) else None
 
 
 @contextmanager

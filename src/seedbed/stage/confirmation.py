@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias, runtim
 from seedbed.errors import NotFound, Problem, RunError, shown
 from seedbed.runs.run_start import json_copy
 from seedbed.settings import ConfirmSettings
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest, now, short
 
 Confirm: TypeAlias = Callable[..., Awaitable[bool]]
@@ -214,9 +215,9 @@ class Queue:
     clock: Callable[[], datetime] = now
 
     async def ask(self, question: Question) -> PersonReply:
-        until = await asyncio.to_thread(self._put, question)
+        until = await off_loop(self._put, question)
         pause = FIRST_LOOK_SECONDS
-        while (answer := await asyncio.to_thread(_answer_to, self.store, question.key)) is None:
+        while (answer := await off_loop(_answer_to, self.store, question.key)) is None:
             left = (until - self.clock()).total_seconds()
             if left > 0:
                 await asyncio.sleep(min(pause, left))
@@ -224,7 +225,7 @@ class Queue:
             else:
                 because = "nobody answered in time"
                 late = _answer(question, "timed out", because=because, by=self.by, at=until)
-                await asyncio.to_thread(self.store.append, [late])
+                await off_loop(self.store.append, [late])
         text = answer.body["answer"]
         how = f"{answer.by} said {text}: {answer.body['because']}"
         if text == "timed out":

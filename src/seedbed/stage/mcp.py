@@ -14,8 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import anyio
-
 from seedbed.errors import InDoubt, Problem, RunError, SeedbedError, SettingsError, shown
 from seedbed.plugins import optional
 from seedbed.settings import McpServer, reveal
@@ -109,10 +107,10 @@ class _McpSession:
             logging.getLogger(name).addHandler(logging.NullHandler())
         async with AsyncExitStack() as stack:
             transport = await self._transport(stack)
-            with anyio.fail_after(self._server.timeout_seconds) as starting:
+            async with asyncio.timeout(self._server.timeout_seconds) as starting:
                 async with package.Client(transport, message_handler=self._note_garbage) as client:
                     tools = await self._tools(client)
-                    starting.deadline = float("inf")
+                    starting.reschedule(None)
                     self.ready.set_result(tools)
                     await self.stop.wait()
 

@@ -171,6 +171,12 @@ class Spender:
             self.share.settle(usd, reservation.spent_usd)
 
 
+def expect_arguments(playbook: Playbook, models: Callable[[str], Model]) -> None:
+    """Refuse, before anything is paid, arguments that the models of a playbook do not have. Raises SettingsError."""
+    for name in sorted({role.model for role in playbook.roles.values() if role.model}):
+        models(name).expect_arguments()
+
+
 def expect_prices(playbook: Playbook, models: Callable[[str], Model], *, limited: bool) -> None:
     """Refuse, before anything is paid, a limit in money for models of unknown price: those that a playbook names, and
     those that stand in for them. Raises SettingsError."""

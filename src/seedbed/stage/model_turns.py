@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seedbed.models.calling.fallback import ModelAnswer
+from seedbed.models.calling.fallback import ModelAnswer, ModelCall
 from seedbed.models.chat import Message
 from seedbed.runs.run import Turn
 from seedbed.telemetry import Substituted, TurnEnded, emit, listeners
+from seedbed.telemetry.conventions import provider_of
 
 
 def turn_of(step: str, role: str, messages: Sequence[Message], seed: int, answer: ModelAnswer) -> Turn:
@@ -40,16 +41,23 @@ def _notices(answer: ModelAnswer) -> tuple[str, ...]:
     return notices if answer.reply.text.strip() else (*notices, f"{answer.reply.model} answered nothing")
 
 
-def emit_turn(role: str, answer: ModelAnswer) -> None:
+def emit_turn(role: str, answer: ModelAnswer, call: ModelCall) -> None:
     """Say what answered a role, and which models took the place of others."""
     if not listeners:
         return
     for fallback in answer.fallbacks:
         emit(Substituted(requested=fallback.requested, used=fallback.used))
+    card = next(model.card for model in call.models if model.name == answer.reply.model)
+    provided = card.args.get("model", card.args.get("model_name", answer.reply.model))
     emit(
         TurnEnded(
             role=role,
             model=answer.reply.model,
+            provider=provider_of(card.class_path),
+            provided=str(provided),
+            temperature=call.sampling.temperature,
+            max_tokens=call.sampling.max_tokens,
+            seed=call.sampling.seed or 0,
             prompt_tokens=answer.reply.usage.prompt_tokens,
             completion_tokens=answer.reply.usage.completion_tokens,
             cost_usd=answer.cost_usd,

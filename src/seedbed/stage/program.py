@@ -25,6 +25,7 @@ from seedbed.runs.worker_presence import performing
 from seedbed.stage.dialogue.dialogue import dialogue
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import Tool
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Json, Query, Store, canonical, digest, now
 from seedbed.telemetry import within
 
@@ -208,7 +209,8 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
                 raise
             ended.set_result(await recorder.end("cost_limited" if stage.ledger.refused else "completed", stage.output))
         finally:
-            recorder.claims.leave()
+            if recorder.claims.held:
+                await off_loop(recorder.claims.leave)
 
 
 def _expect_own(recorder: Recorder, error: Exception) -> None:

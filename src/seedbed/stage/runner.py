@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import NotFound, RunTaken, SeedbedError
+from seedbed.errors import RunTaken, SeedbedError
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Registry
-from seedbed.parallel.shared_work import SharedWork
+from seedbed.parallel.shared_work import SharedByName
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.claims import Claims, holder_of, is_taken
-from seedbed.runs.history import recall
+from seedbed.runs.claims import Claims, is_taken
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
-from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
+from seedbed.runs.replay_record import ReplayRecord, ReplaySource
+from seedbed.runs.resuming import completed, expect_free, has_begun, resumed
 from seedbed.runs.run import NO_LABELS, Run, RunEvent, RunLabels
 from seedbed.runs.run_start import RunStart
 from seedbed.runs.worker_presence import Heartbeat
@@ -32,17 +32,18 @@ from seedbed.spending.notices import SpendingNotice
 from seedbed.spending.quota import QuotaShare, Spending
 from seedbed.spending.stop import Stop
 from seedbed.stage.admission import AdmissionControl
-from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above
+from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above, record_above
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import model_identities, shared_limits
-from seedbed.stage.model_choice import Spender, expect_prices
+from seedbed.stage.model_choice import Spender, expect_arguments, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
-from seedbed.stage.simulated_tools import expect_simulated, permits
+from seedbed.stage.simulated_tools import expect_simulated, permits, reaches_tools
 from seedbed.stage.stage import Stage, StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
-from seedbed.storage.store import Digest, Feed, Json, Query, Store, short
+from seedbed.storage.off_loop import off_loop
+from seedbed.storage.store import Digest, Feed, Json, Query, Store, new_id
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -76,8 +77,9 @@ class Runner:
         self.journal = Journal(self.store)
         self.stop = Stop(self.store)
         self._admission = AdmissionControl(self.settings.limits.concurrent_runs)
-        self._shared: dict[str, SharedWork[Run]] = {}
+        self._shared = SharedByName[Run]()
         self._saved: set[Digest] = set()
+        self._saving = SharedByName[Digest]()
         self._heartbeat = Heartbeat(self.journal.worker, self.journal.add)
         self._left: list[Claims] = []
         """On runs that have ended here, which could not be recorded."""
@@ -127,11 +129,21 @@ class Runner:
     ) -> Run:
         """Perform a new run. `on_event` receives its answers as they arrive."""
         async with self._admission:  # before any work: a thousand runs at once begin one after the other
-            self._save(playbook)
+            await self._save(playbook)
+            above, name = record_above(self.store), run.id or self.new_run([playbook.digest, inputs])
+            if above and above.resumed and (done := await off_loop(completed, self.store, name)):
+                return done
             start = self._live_start(playbook, inputs, seed, max_cost_usd, run)
-            recorder, ledger = self._recorder(start, run.id), Ledger(max_cost_usd, within=bounds().ledger)
+            recorder = await self._below(above, name, lambda: self._recorder(start, name))
+            ledger = Ledger(max_cost_usd, within=bounds().ledger)
             async with self._staged(playbook, recorder, ledger, on_event) as stage:
                 return await perform(stage, recorder.inputs)
+
+    def new_run(self, request: object) -> str:
+        """The id of a new live run. One that a program performs within another with that content gets the same id when
+        the other is resumed, so that it goes on where it was."""
+        above = record_above(self.store)
+        return above.next_child("run", request) if above else new_id()
 
     async def perform_once(
         self, run: str, playbook: Playbook, inputs: Json, seed: int, *, ledger: Ledger | None = None
@@ -146,7 +158,7 @@ class Runner:
             start = self._start(playbook, inputs, seed, real_tools=self._acts_for_real(playbook))
             return self._recorder(start, run)
 
-        return await self._share(run, playbook, begin, ledger)
+        return await self._shared.result(run, lambda: self._perform_or_wait(run, playbook, begin, ledger))
 
     async def replay(
         self,
@@ -170,23 +182,16 @@ class Runner:
             start = self._start(playbook, cassette.inputs, cassette.seed if seed is None else seed)
             return self._recorder(start, run, ReplaySource(cassette, mode))
 
-        return await self._share(run, playbook, begin, ledger)
+        return await self._shared.result(run, lambda: self._perform_or_wait(run, playbook, begin, ledger))
 
     async def resume(self, run: str, *, max_cost_usd: float | None = None, on_event: OnEvent | None = None) -> Run:
         """Continue a run. The default limit on its cost is the one it started with."""
-        if (holder := holder_of(self.store, run)) and is_taken(self.store, run):
-            machine, pid, *_ = holder.worker.split("/")
-            raise RunTaken(
-                f"run {short(run)}: found it under way in process {pid} on {machine.partition('~')[0]}; expected it to "
-                "be free. Wait for its end, or end that process first"
-            )
-        recorder = self._resumed(run)
+        await off_loop(expect_free, self.store, run)
+        recorder = await off_loop(self._resumed, run)
+        playbook = await off_loop(self.library.get, recorder.playbook)
         limit = recorder.max_cost_usd if max_cost_usd is None else max_cost_usd
         ledger = Ledger(limit, within=bounds().ledger)
-        async with (
-            self._admission,
-            self._staged(self.library.get(recorder.playbook), recorder, ledger, on_event) as stage,
-        ):
+        async with self._admission, self._staged(playbook, recorder, ledger, on_event) as stage:
             return await perform(stage, recorder.inputs)
 
     @asynccontextmanager
@@ -194,10 +199,11 @@ class Runner:
         self, playbook: Playbook, inputs: Json, seed: int, *, max_cost_usd: float | None = None
     ) -> AsyncIterator[Stage]:
         """A stage for code that is not a program; the block is a run."""
-        start = self._live_start(playbook, inputs, seed, max_cost_usd)
+        await self._save(playbook)
+        start, run = self._live_start(playbook, inputs, seed, max_cost_usd), self.new_run([playbook.digest, inputs])
+        recorder = await self._below(record_above(self.store), run, lambda: self._recorder(start, run), complete=True)
         ledger = Ledger(max_cost_usd, within=bounds().ledger)
-        staged = self._staged(playbook, self._recorder(start), ledger, has_program=True)
-        async with staged as stage, recording(stage):
+        async with self._staged(playbook, recorder, ledger, has_program=True) as stage, recording(stage):
             yield stage
 
     def heartbeat(self) -> AbstractAsyncContextManager[None]:
@@ -215,26 +221,16 @@ class Runner:
         listed = self._tool_sources.listed() if playbook.program else ()
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
-        if self.reaches_tools(playbook):
+        if reaches_tools(playbook, self.library):
             if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
                 identity["stand-ins"] = simulated  # stored scores are found by this key
             if stricter := [each.digest for each in bounds().playbooks if each.loosened_by(playbook)]:
                 identity["under"] = sorted(stricter)
         return identity
 
-    # Tools
-
     def _acts_for_real(self, playbook: Playbook) -> bool:
         """Whether nothing stands in for tools in runs of a playbook that are not live."""
-        return (self.real_tools and bounds().real_tools) or not self.reaches_tools(playbook)
-
-    def reaches_tools(self, playbook: Playbook) -> bool:
-        """Whether runs of a playbook may call tools: a dialogue calls none, but may open one that has a program."""
-        if playbook.program:
-            return True
-        with suppress(NotFound):  # the run says so
-            return any(self.reaches_tools(self.library.get(each)) for each in playbook.opened)
-        return False
+        return (self.real_tools and bounds().real_tools) or not reaches_tools(playbook, self.library)
 
     async def expect_simulated(self, playbooks: Iterable[Playbook]) -> None:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
@@ -242,11 +238,11 @@ class Runner:
             tools = (await self._tool_sources.load(self.tools)).values()
             expect_simulated(tool for tool in tools if any(permits(each, tool) for each in trying))
 
-    def _save(self, playbook: Playbook) -> None:
+    async def _save(self, playbook: Playbook) -> None:
         """Store a playbook, once."""
-        if playbook.digest not in self._saved:
-            self.library.keep(playbook, because="run")
-            self._saved.add(playbook.digest)
+        if (name := playbook.digest) not in self._saved:
+            await self._saving.result(name, lambda: off_loop(self.library.keep, playbook, because="run"))
+            self._saved.add(name)
 
     def _start(
         self, playbook: Playbook, inputs: Json, seed: int, *, parent: str = "", real_tools: bool = True
@@ -258,9 +254,8 @@ class Runner:
         self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None, labels: RunLabels = NO_LABELS
     ) -> RunStart:
         """The start of a live run; one that a program performs is below its run, and no more real than that."""
-        now = bounds()
-        parent = now.run if now.store is self.store else ""
-        start = self._start(playbook, inputs, seed, parent=parent, real_tools=now.real_tools)
+        above = record_above(self.store)
+        start = self._start(playbook, inputs, seed, parent=above.id if above else "", real_tools=bounds().real_tools)
         return replace(start, max_cost_usd=max_cost_usd, tags=labels.scopes, quality=labels.quality)
 
     def _recorder(self, start: RunStart, run: str = "", source: ReplaySource | None = None) -> Recorder:
@@ -270,27 +265,11 @@ class Runner:
             return Recorder(self.journal, start, by=by, run=run)
         return ReplayRecord(self.journal, start, source, by=by, run=run)
 
-    # Once for all callers
-
-    async def _share(
-        self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger | None = None
-    ) -> Run:
-        """The result of a run that callers in this process share."""
-        shared = self._shared.get(run)
-        if shared is None:
-            work = self._perform_or_wait(run, playbook, begin, ledger or Ledger(within=bounds().ledger))
-            shared = self._shared[run] = SharedWork(work)
-        try:
-            return await shared.result()
-        finally:
-            if not shared.waiting:
-                self._shared.pop(run, None)
-
     async def _perform_or_wait(
-        self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger
+        self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger | None
     ) -> Run:
         """Perform a run, or wait for the worker that performs it and take over if it leaves."""
-        recorder = begin()
+        recorder, ledger = begin(), ledger or Ledger(within=bounds().ledger)
         pause = FIRST_LOOK_SECONDS
         while True:
             recorder.real_tools &= self._acts_for_real(playbook)
@@ -300,41 +279,47 @@ class Runner:
             except RunTaken:
                 await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
-            while is_taken(self.store, run):
+            while await off_loop(is_taken, self.store, run):
                 await asyncio.sleep(pause)
-            if (done := recall(self.store, run)).status == "completed":
+            if done := await off_loop(completed, self.store, run):
                 return done
-            recorder = self._resumed(run)
+            recorder = await off_loop(self._resumed, run)
 
-    def _resumed(self, run: str, source: ReplaySource | None = None) -> Recorder:
-        """The record of a run to continue. A replay stays one; by default it answers from the run it replays."""
-        if source is None and (replay := replay_of(self.store, run)):
-            source = ReplaySource(load_cassette(self.library, replay["of"]), ReplayMode.parse(replay["mode"]))
-        if source is None:
-            return Recorder.resume(self.journal, run, by=self.library.by)
-        return ReplayRecord.resume_replay(self.journal, run, source, by=self.library.by)
-
-    # Runs within runs
+    def _resumed(self, run: str, source: ReplaySource | None = None, *, complete: bool = False) -> Recorder:
+        """The record of a run to continue."""
+        cassette = partial(load_cassette, self.library)
+        return resumed(self.journal, run, self.library.by, cassette, source, complete=complete)
 
     async def _open(self, parent: Stage, run: str, playbook: Digest | None, inputs: Json) -> Run:
         """Perform a run within another: it has its own record and shares the money."""
-        chosen = self.library.get(playbook) if playbook else parent.playbook
+        chosen = await off_loop(self.library.get, playbook) if playbook else parent.playbook
         above, source = parent.recorder, None
         if isinstance(above, ReplayRecord):
             recording, mode = above.child_sources[run]
-            cassette = load_cassette(self.library, recording) if recording else above.cassette.without_answers()
-            source = ReplaySource(cassette, mode, above)
-        if above.resumed and any(self.store.facts(Query(kind="start", key=run))):
-            if (done := recall(self.store, run)).status == "completed":
-                return done
-            recorder = self._resumed(run, source)
-        else:
-            start = self._start(chosen, inputs, above.seed, parent=above.id, real_tools=above.real_tools)
-            recorder = self._recorder(replace(start, quality=above.quality), run, source)
+            known = off_loop(load_cassette, self.library, recording) if recording else None
+            source = ReplaySource(await known if known else above.cassette.without_answers(), mode, above)
+        if above.resumed and (done := await off_loop(completed, self.store, run)):
+            return done
+        start = self._start(chosen, inputs, above.seed, parent=above.id, real_tools=above.real_tools)
+        start = replace(start, quality=above.quality)
+        recorder = await self._below(above, run, lambda: self._recorder(start, run, source), source)
         async with self._staged(chosen, recorder, parent.ledger, parent.on_event, parent=parent) as stage:
             return await perform(stage, recorder.inputs)
 
-    # Stages
+    async def _below(
+        self,
+        above: Recorder | None,
+        run: str,
+        begin: Callable[[], Recorder],
+        source: ReplaySource | None = None,
+        *,
+        complete: bool = False,
+    ) -> Recorder:
+        """The record of a run below another, if there is one: resumed with it if it has begun, else a new one."""
+        known = above is not None and above.resumed and await off_loop(has_begun, self.store, run)
+        recorder = await off_loop(self._resumed, run, source, complete=complete) if known else begin()
+        recorder.claims.above = above.claims if above else None
+        return recorder
 
     @asynccontextmanager
     async def _staged(
@@ -353,6 +338,7 @@ class Runner:
         """
         strict, reached = strict_record(recorder), has_program or playbook.program is not None
         if not strict:
+            expect_arguments(playbook, self.models.__getitem__)
             await self.stop.check()
         share = parent.spender.share if parent else None
         if not strict and share is None:
@@ -361,9 +347,14 @@ class Runner:
         if not strict and not spender.any_price:
             limited = ledger.needs_prices or (share is not None and share.is_limited)
             expect_prices(playbook, self.models.__getitem__, limited=limited)
-        above = (parent.playbook, *parent.above) if parent else playbooks_above(recorder, self.library)
-        within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder.id, self.store)
-        self._left = [claims for claims in self._left if not claims.leave()]
+        above = (parent.playbook, *parent.above) if parent else await off_loop(playbooks_above, recorder, self.library)
+        within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder)
+        if self._left:
+            left, self._left = self._left, []
+            self._left += [claims for claims in left if not await off_loop(claims.leave)]
+        if recorder.resumed and not parent and ledger.is_limited:  # before any model is asked
+            paid = await off_loop(lambda: recorder.paid_before)
+            ledger.spend(*paid, here=recorder.claims.above is not None)  # what is above has counted it
         try:
             async with (
                 self.heartbeat(),

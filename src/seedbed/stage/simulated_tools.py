@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal
 
-from seedbed.errors import Problem, SettingsError
+from seedbed.errors import NotFound, Problem, SettingsError
+from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.rules.rule import names
 from seedbed.stage.bounds import bounds
@@ -40,6 +41,15 @@ def permits(playbook: Playbook, tool: Tool) -> bool:
     """Whether a playbook, and all whose rules hold here, could ever let a tool act, whatever its arguments."""
     forbidden = (rule for each in (playbook, *bounds().playbooks) for rule in each.rules.never if isinstance(rule, str))
     return not any(names(rule, tool.name) for rule in forbidden)
+
+
+def reaches_tools(playbook: Playbook, library: Library) -> bool:
+    """Whether runs of a playbook may call tools: a dialogue calls none, but may open one that has a program."""
+    if playbook.program:
+        return True
+    with suppress(NotFound):  # the run says so
+        return any(reaches_tools(library.get(each), library) for each in playbook.opened)
+    return False
 
 
 @asynccontextmanager

@@ -29,8 +29,9 @@ from seedbed.stage.model_choice import ModelRequirements, Spender, choose_model,
 from seedbed.stage.model_turns import emit_turn, turn_of
 from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.tools import Tool
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Digest, Json
-from seedbed.telemetry import within
+from seedbed.telemetry import ToolEnded, emit, within
 
 if TYPE_CHECKING:
     from seedbed.models.routing.router import Router
@@ -99,8 +100,6 @@ class Stage:
         self._open_run, self.spender = options.open_run, options.spender
         self.on_start, self.run_time = options.on_start, options.run_time
         self._draws = count()
-        if recorder.resumed and not self.depth and self.ledger.is_limited:
-            self.ledger.spend(*recorder.paid_before)  # before any model is asked
 
     @property
     def seed(self) -> int:
@@ -152,7 +151,7 @@ class Stage:
             try:
                 with within(step=label, model=chain[0]):
                     answer = await call.answer()
-                    emit_turn(role, answer)
+                    emit_turn(role, answer, call)
             except Exception as error:
                 await self._record_failure(name, role, error, ledger)
                 if isinstance(error, QuotaSpent | Stopped):  # the run has ended, even if its program catches that
@@ -209,7 +208,7 @@ class Stage:
         if self._router is None:
             remedy = "Name one, or say what it needs."
             raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
-        router, seed = self._router(), f"{self.seed}/{step}/{len(self.recorder.turns)}"
+        router, seed = await off_loop(self._router), f"{self.seed}/{step}/{len(self.recorder.turns)}"
 
         async def choose() -> Json:
             choice = await choose_model(router, self.ledger, requirements, step, messages, last=last, seed=seed)
@@ -270,6 +269,7 @@ class Stage:
                     raise
                 error = str(wrong)
             seconds = time.perf_counter() - began
+            emit(ToolEnded(tool=tool, seconds=seconds, failed=bool(error)))
             return Call(
                 tool=tool,
                 arguments=arguments,

@@ -23,8 +23,9 @@ Weights: TypeAlias = Literal["linear", "quadratic"]
 IntervalMethod: TypeAlias = Literal["bootstrap", "analytic"]
 
 DRAWS = 4_000
-IMAGINED = 2.0
-"""How many pairs that agree by chance only are added to the observed ones before a bootstrap."""
+UNSEEN_APART, UNSEEN_ALIKE = 1.0, 1.5
+"""How many pairs that differ are added to the observed ones for the lower end of a bootstrap, and how many that agree,
+at each label, for the upper one: what was not seen is not impossible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,11 @@ def cohen_interval(
 
     "analytic" is the large-sample interval of Fleiss, Cohen and Everitt (1969). It fails where raters agree well: for
     20 items with a true kappa of 0.95 its lower end is too high more than half of the time. "bootstrap" draws tables
-    from a Dirichlet distribution around the observed one and two further pairs that agree by chance only. In
-    simulations (2 to 13 labels, 20 to 100 items, kappa from 0 to 0.95) its lower end was too high in at most 5 % of
-    cases, mostly in less than 3 %, where 2.5 % is nominal. Where all agree, its lower end is that of kappa if as many
-    disagree, and as badly, as Clopper and Pearson's interval allows. The same labels always give the same interval.
+    from Dirichlet distributions around the observed one, to which a pair that differs is added for the lower end and
+    pairs that agree for the upper one. Where raters agree no less than by chance, it covers at least 94 %
+    (benchmarks/coverage.py); where they contradict each other, less. Where all agree, its lower end is that of kappa if
+    as many disagree, and as badly, as Clopper and Pearson's interval allows. The same labels always give the same
+    interval.
     """
     check_confidence(confidence)
     table = confusion(a, b, labels)
@@ -211,15 +213,23 @@ def _by_chance(counts: Floats, distances: Floats) -> float:
 
 
 def _drawn(counts: Floats, distances: Floats, confidence: float) -> tuple[float, float]:
-    n = counts.sum()
-    by_chance = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / n**2
-    shapes = (counts + IMAGINED * by_chance).ravel()
+    shares = counts.sum(axis=0) + counts.sum(axis=1)
+    apart = np.outer(shares, shares) * (1 - np.eye(len(shares)))
+    tails = (1 - confidence) / 2, (1 + confidence) / 2
+    unseen = UNSEEN_APART * apart / apart.sum(), UNSEEN_ALIKE * np.diag(shares > 0)
+    low, high = (
+        float(np.nanquantile(_kappa(_tables(counts + more), distances), tail))
+        for tail, more in zip(tails, unseen, strict=True)
+    )
+    return low, high
+
+
+def _tables(shapes: Floats) -> Floats:
+    """Tables drawn from a Dirichlet distribution, up to their sums."""
     used = np.flatnonzero(shapes)
     drawn = np.zeros((DRAWS, shapes.size))
-    drawn[:, used] = np.random.default_rng(0).standard_gamma(shapes[used], (DRAWS, used.size))
-    kappas = _kappa(drawn.reshape(DRAWS, *counts.shape), distances)
-    low, high = np.nanquantile(kappas, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+    drawn[:, used] = np.random.default_rng(0).standard_gamma(shapes.ravel()[used], (DRAWS, used.size))
+    return drawn.reshape(DRAWS, *shapes.shape)
 
 
 def _normal(counts: Floats, distances: Floats, confidence: float) -> tuple[float, float]:

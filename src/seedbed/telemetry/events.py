@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +23,16 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded:
-    """A role has answered. `model` is the model that did, which may be a fallback."""
+    """A role has answered. `model` is the model that did, which may be a fallback; its `provider` calls it `provided`
+    and was asked with these settings."""
 
     role: str
     model: str
+    provider: str
+    provided: str
+    temperature: float | None
+    max_tokens: int | None
+    seed: int
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float
@@ -69,17 +78,113 @@ class Hedged:
     won: bool
 
 
-TelemetryEvent: TypeAlias = RunStarted | TurnEnded | RunEnded | ModelFailed | Substituted | Hedged
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEnded:
+    """A tool was used, really or not, or failed."""
+
+    tool: str
+    seconds: float
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbStarted:
+    """An evaluation, a comparison, a search or a release began."""
+
+    verb: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbEnded:
+    """It ended; `error` is the class of what it raised."""
+
+    verb: str
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRefused:
+    """A gate refused a release or a promotion."""
+
+    channel: str
+    gate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelMoved:
+    """A channel serves something else, was frozen or unfrozen."""
+
+    channel: str
+    move: str
+    playbook: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelWatched:
+    """The monitor looked at a channel and found so many alarms; `moved` if it rolled the canary back."""
+
+    channel: str
+    alarms: int
+    moved: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFailed:
+    """The store did not take a fact of that kind."""
+
+    kind: str
+    error: str
+
+
+TelemetryEvent: TypeAlias = (
+    RunStarted
+    | TurnEnded
+    | ToolEnded
+    | RunEnded
+    | ModelFailed
+    | Substituted
+    | Hedged
+    | VerbStarted
+    | VerbEnded
+    | GateRefused
+    | ChannelMoved
+    | ChannelWatched
+    | StoreFailed
+)
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+
+def level(event: TelemetryEvent) -> LogLevel:
+    """How serious an event is."""
+    match event:
+        case StoreFailed() | RunEnded(status="failed"):
+            return "error"
+        case ModelFailed() | Substituted() | GateRefused() | ToolEnded(failed=True) | ChannelWatched(moved=True):
+            return "warning"
+        case VerbEnded(error=error) if error:
+            return "warning"
+        case Hedged() | ChannelWatched(alarms=0):
+            return "debug"
+    return "info"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an event happened: the run, the run that opened it, the step, and the model that is called."""
+    """Where an event happened: the run, the run that opened it, the step, and the model that is called.
+
+    `verb` is the id of the verb under way, if it is more than one run. `correlation` is that of the outermost verb or
+    run, and `trace` the same, unless a trace of your own was under way.
+    """
 
     run: str = ""
     parent: str = ""
     step: str = ""
     model: str = ""
+    verb: str = ""
+    correlation: str = ""
+    trace: str = ""
 
 
 Listener: TypeAlias = Callable[[TelemetryEvent, Place], None]
@@ -119,7 +224,8 @@ def within(*, run: str = "", step: str = "", model: str = "") -> AbstractContext
 def _within(run: str, step: str, model: str) -> Iterator[None]:
     before = _place.get()
     if run:
-        here = Place(run=run, parent=before.run if before.run != run else before.parent, step=step, model=model)
+        parent = before.run if before.run != run else before.parent
+        here = replace(_rooted(before, run), run=run, parent=parent, step=step, model=model)
     else:
         here = replace(before, step=step or before.step, model=model or before.model)
     _place.set(here)
@@ -127,3 +233,34 @@ def _within(run: str, step: str, model: str) -> Iterator[None]:
         yield
     finally:
         _place.set(before)  # not by a token: the block of a generator may end in another task than it began in
+
+
+@contextmanager
+def during(verb: str) -> Iterator[None]:
+    """A block in which a verb is at work; runs in it belong to it."""
+    if not listeners:
+        yield
+        return
+    before, began, own = _place.get(), time.perf_counter(), uuid.uuid4().hex
+    _place.set(replace(_rooted(before, own), verb=own))
+    error = ""
+    try:
+        emit(VerbStarted(verb=verb))
+        yield
+    except BaseException as raised:
+        error = type(raised).__name__
+        raise
+    finally:
+        emit(VerbEnded(verb=verb, seconds=time.perf_counter() - began, error=error))
+        _place.set(before)
+
+
+def _rooted(place: Place, name: str) -> Place:
+    """A place with the correlation and the trace of the outermost run or verb, which may be the one of that name."""
+    if place.correlation:
+        return place
+    trace = name[-32:]  # ids of live runs begin with a letter
+    if otel := sys.modules.get("opentelemetry.trace"):
+        yours = otel.get_current_span().get_span_context()
+        trace = f"{yours.trace_id:032x}" if yours.is_valid else trace
+    return replace(place, correlation=name, trace=trace)

@@ -13,32 +13,43 @@ from typing import Any, TextIO, get_args
 
 from seedbed.errors import Problem, SettingsError
 from seedbed.redaction import redact
-from seedbed.telemetry.events import Listener, Place, TelemetryEvent
+from seedbed.telemetry.events import Listener, LogLevel, Place, TelemetryEvent, level
 
 _EVENTS = {kind: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower() for kind in get_args(TelemetryEvent)}
-_KEYS = {"requested": "asked"}
+_KEYS = {"requested": "asked", "correlation": "correlation_id", "trace": "trace_id"}
 """Fields that the logs name differently."""
 
+LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 
-def json_logs(stream: TextIO) -> Listener:
-    """A listener that writes each event: its time, its name, where it happened, its numbers."""
+
+def log_line(event: TelemetryEvent, place: Place, least: LogLevel) -> dict[str, Any]:
+    """An event as the logs have it: when, how serious, what, where, and its numbers. Empty if it is less serious."""
+    serious = level(event)
+    if LEVELS.index(serious) < LEVELS.index(least):
+        return {}
+    line: dict[str, Any] = {"timestamp": datetime.now(UTC).isoformat(), "level": serious, "event": _EVENTS[type(event)]}
+    line |= {_KEYS.get(name, name): value for name in place.__slots__ if (value := getattr(place, name))}
+    values = {_KEYS.get(name, name): getattr(event, name) for name in event.__slots__}
+    return line | {name: value for name, value in values.items() if value is not None}
+
+
+def json_logs(stream: TextIO, least: LogLevel = "info") -> Listener:
+    """A listener that writes a line for each event that is serious enough."""
 
     def write(event: TelemetryEvent, place: Place) -> None:
-        line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(), "event": _EVENTS[type(event)]}
-        line |= {name: value for name in place.__slots__ if (value := getattr(place, name))}
-        line |= {_KEYS.get(name, name): getattr(event, name) for name in event.__slots__}
-        stream.write(redact(json.dumps(line)) + "\n")
+        if line := log_line(event, place, least):
+            stream.write(redact(json.dumps(line)) + "\n")
 
     return write
 
 
 @cache
-def log_to_stderr() -> Listener:
-    return json_logs(sys.stderr)
+def log_to_stderr(least: LogLevel) -> Listener:
+    return json_logs(sys.stderr, least)
 
 
 @cache
-def log_to_file(path: Path) -> Listener:
+def log_to_file(path: Path, least: LogLevel) -> Listener:
     """Appends to a file until the process exits. Raises SettingsError if it cannot be written."""
     try:
         path.touch(0o600)
@@ -47,4 +58,4 @@ def log_to_file(path: Path) -> Listener:
         problem = Problem("telemetry.logs", f"{path}: {error.strerror}", "a file that can be written")
         raise SettingsError([problem]) from error
     atexit.register(stream.close)
-    return json_logs(stream)
+    return json_logs(stream, least)

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from functools import cache
+from threading import Thread
 from weakref import WeakSet
+from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram, Metric, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from seedbed.telemetry.events import (
+    ChannelMoved,
+    ChannelWatched,
+    GateRefused,
     Hedged,
     Listener,
     ModelFailed,
     Place,
     RunEnded,
     RunStarted,
+    StoreFailed,
     Substituted,
     TelemetryEvent,
+    ToolEnded,
     TurnEnded,
+    VerbEnded,
     listeners,
 )
+from seedbed.telemetry.gauges import Gauge
 
 LAG_EVERY_SECONDS = 0.1
 """How often the lag of the event loop is measured."""
@@ -51,6 +63,12 @@ class PrometheusMetrics:
         self._errors = counter("model_errors_total", "Requests that got no answer", "model", "why")
         self._fallbacks = counter("substitutions_total", "Answers of one model in place of another", "asked", "used")
         self._hedged = counter("hedged_total", "Requests sent twice because the answer took long", "model", "won")
+        self._tools = histogram("tool_seconds", "Time of a tool", _QUICK + _SLOW[7:], "tool", "failed")
+        self._verbs = histogram("verb_seconds", "Time of an evaluation, comparison or search", _SLOW, "verb", "error")
+        self._refused = counter("gate_refusals_total", "Releases and promotions that a gate refused", "channel", "gate")
+        self._moves = counter("channel_moves_total", "What changed on a channel", "channel", "move")
+        self._looks = counter("channel_looks_total", "Looks of the monitor", "channel", "alarmed")
+        self._store = counter("store_failures_total", "Facts that the store did not take", "kind")
         self._lag = histogram("loop_lag_seconds", "How late the event loop is", _QUICK)
         self._loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
@@ -71,7 +89,24 @@ class PrometheusMetrics:
             case Substituted():
                 self._fallbacks.labels(event.requested, event.used).inc()
             case Hedged():
-                self._hedged.labels(event.model, "yes" if event.won else "no").inc()
+                self._hedged.labels(event.model, _yes_no(event.won)).inc()
+            case _:
+                self._count_decision(event)
+
+    def _count_decision(self, event: TelemetryEvent) -> None:
+        match event:
+            case ToolEnded():
+                self._tools.labels(event.tool, _yes_no(event.failed)).observe(event.seconds)
+            case VerbEnded():
+                self._verbs.labels(event.verb, event.error).observe(event.seconds)
+            case GateRefused():
+                self._refused.labels(event.channel, event.gate).inc()
+            case ChannelMoved():
+                self._moves.labels(event.channel, event.move).inc()
+            case ChannelWatched():
+                self._looks.labels(event.channel, _yes_no(bool(event.alarms))).inc()
+            case StoreFailed():
+                self._store.labels(event.kind).inc()
 
     def _watch_loop(self) -> None:
         """Measure the lag of the running loop from now on, by a timer: it ends with its loop, unlike a task."""
@@ -92,4 +127,32 @@ class PrometheusMetrics:
             self._loops.discard(loop)
 
 
+def _yes_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
 _metrics = cache(PrometheusMetrics)
+
+
+class GaugeReader(Collector):
+    """Gauges that are read when Prometheus asks for them."""
+
+    def __init__(self, read: Callable[[], Iterable[Gauge]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, GaugeMetricFamily] = {}
+        for gauge in self._read():
+            family = families.setdefault(
+                gauge.name, GaugeMetricFamily(f"seedbed_{gauge.name}", gauge.about, labels=[*gauge.labels])
+            )
+            family.add_metric([*gauge.labels.values()], gauge.value)
+        return families.values()
+
+
+def serve(read: Callable[[], Iterable[Gauge]], host: str, port: int) -> tuple[WSGIServer, Thread]:
+    """Serve these gauges, the figures of this process and those of its runs under /metrics."""
+    registry = CollectorRegistry()
+    registry.register(GaugeReader(read))
+    registry.register(REGISTRY)
+    return start_http_server(port, host, registry)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from functools import cache
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 from opentelemetry.util.types import AttributeValue
 
+from seedbed.telemetry import conventions as names
 from seedbed.telemetry.events import (
     Hedged,
     Listener,
@@ -24,8 +24,16 @@ from seedbed.telemetry.events import (
     RunStarted,
     Substituted,
     TelemetryEvent,
+    ToolEnded,
     TurnEnded,
+    VerbEnded,
+    VerbStarted,
+    place,
 )
+from seedbed.telemetry.otlp import resource
+
+SHOWN = 10
+"""How many characters of a digest name an agent."""
 
 
 @cache
@@ -34,80 +42,109 @@ def spans(url: str) -> Listener:
     return Spans(url)
 
 
-class Spans:
-    """A span for each run, with one for each answer and each failed request in it.
+class TraceIds(RandomIdGenerator):
+    """A trace has the id of its outermost run or verb, so that logs and records find it."""
 
-    A run within another, or within a span of your own, is its child. The last spans are sent when the process exits.
+    def generate_trace_id(self) -> int:
+        return int(place().trace or "0", 16) or super().generate_trace_id()
+
+
+class Spans:
+    """A span for each run and each verb, with one for each answer and each use of a tool in it.
+
+    A run within another, within a verb, or within a span of your own, is its child. Failed requests, fallbacks and
+    hedges are events of their run. The last spans are sent when the process exits.
     """
 
     def __init__(self, url: str) -> None:
-        name = os.environ.get("OTEL_SERVICE_NAME", "seedbed")
-        provider = TracerProvider(resource=Resource.create({"service.name": name}))
+        provider = TracerProvider(resource=resource(), id_generator=TraceIds())
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=5)))
         self._tracer = provider.get_tracer("seedbed")
-        self._running: dict[str, Span] = {}
-        """The spans of the runs under way, by their ids."""
+        self._open: dict[str, Span] = {}
+        """The spans of the runs and verbs under way, by their ids."""
 
     def __call__(self, event: TelemetryEvent, place: Place) -> None:
-        about: dict[str, AttributeValue]
         match event:
+            case VerbStarted():
+                about = {names.OPERATION: "invoke_workflow", names.WORKFLOW: event.verb}
+                self._open[place.verb] = self._tracer.start_span(
+                    f"invoke_workflow {event.verb}", self._inside(place.run), attributes=about
+                )
+            case VerbEnded() if span := self._open.pop(place.verb, None):
+                _end(span, event.error)
             case RunStarted():
                 self._start_run(event, place)
             case TurnEnded():
-                about = {
-                    "gen_ai.response.model": event.model,
-                    "gen_ai.agent.name": event.role,
-                    "gen_ai.usage.input_tokens": event.prompt_tokens,
-                    "gen_ai.usage.output_tokens": event.completion_tokens,
-                    "gen_ai.response.finish_reasons": [event.finish_reason],
-                    "seedbed.cost_usd": event.cost_usd,
-                    "seedbed.waited_seconds": event.waited_seconds,
-                }
-                self._add_call(place, event.model, event.latency_seconds, about)
-            case ModelFailed():
-                self._add_call(place, event.model, event.seconds, {"error.type": event.why}, failed=True)
-            case Substituted() if run := self._running.get(place.run):
-                about = {"asked": event.requested, "used": event.used, "step": place.step}
-                run.add_event("seedbed.substituted", about)
-            case Hedged() if run := self._running.get(place.run):
-                about = {"model": event.model, "after_seconds": event.after_seconds, "won": event.won}
-                run.add_event("seedbed.hedged", {**about, "step": place.step})
-            case RunEnded() if run := self._running.pop(place.run, None):
+                self._add_turn(event, place)
+            case ToolEnded():
+                about = {names.OPERATION: "execute_tool", names.TOOL_NAME: event.tool, names.TOOL_TYPE: "function"}
+                failure = "tool_failed" if event.failed else ""
+                self._add(f"execute_tool {event.tool}", SpanKind.INTERNAL, place, event.seconds, about, failure)
+            case ModelFailed() | Substituted() | Hedged() if run := self._open.get(place.run):
+                values = {name: getattr(event, name) for name in event.__slots__}
+                run.add_event(f"seedbed.{_event_names[type(event)]}", {**values, "step": place.step})
+            case RunEnded() if run := self._open.pop(place.run, None):
                 run.set_attributes({"seedbed.status": event.status, "seedbed.cost_usd": event.cost_usd})
-                if event.status == "failed":
-                    run.set_attribute("error.type", "failed")
-                    run.set_status(StatusCode.ERROR)
-                run.end()
+                _end(run, "failed" if event.status == "failed" else "")
 
     def _start_run(self, event: RunStarted, place: Place) -> None:
+        name = event.playbook.removeprefix("b2:")[:SHOWN]
         about: dict[str, AttributeValue] = {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.provider.name": "seedbed",
-            "gen_ai.agent.id": event.playbook,
-            "gen_ai.conversation.id": place.run,
+            names.OPERATION: "invoke_agent",
+            names.PROVIDER: "seedbed",
+            names.AGENT_ID: event.playbook,
+            names.AGENT_NAME: name,
+            names.CONVERSATION: place.run,
             "seedbed.resumed": event.resumed,
         }
-        span = self._tracer.start_span("invoke_agent", self._inside(place.parent), attributes=about)
-        self._running[place.run] = span
+        within = self._inside(place.parent) or self._inside(place.verb)
+        self._open[place.run] = self._tracer.start_span(f"invoke_agent {name}", within, attributes=about)
 
-    def _add_call(
-        self, place: Place, model: str, seconds: float, about: Mapping[str, AttributeValue], *, failed: bool = False
-    ) -> None:
-        """Add the span of a call to a model that took so many seconds and ended now."""
-        now = time.time_ns()
-        attributes = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": "seedbed",
-            "gen_ai.request.model": model,
-            "gen_ai.conversation.id": place.run,
-            "seedbed.step": place.step,
-            **about,
+    def _add_turn(self, event: TurnEnded, place: Place) -> None:
+        about: dict[str, AttributeValue | None] = {
+            names.OPERATION: "chat",
+            names.PROVIDER: event.provider,
+            names.REQUEST_MODEL: event.provided,
+            names.RESPONSE_MODEL: event.provided,
+            names.AGENT_NAME: event.role,
+            names.TEMPERATURE: event.temperature,
+            names.MAX_TOKENS: event.max_tokens,
+            names.SEED: event.seed,
+            names.INPUT_TOKENS: event.prompt_tokens,
+            names.OUTPUT_TOKENS: event.completion_tokens,
+            names.FINISH_REASONS: [event.finish_reason],
+            "seedbed.model": event.model,
+            "seedbed.cost_usd": event.cost_usd,
+            "seedbed.waited_seconds": event.waited_seconds,
         }
-        start, context = now - int(seconds * 1e9), self._inside(place.run)
-        span = self._tracer.start_span(f"chat {model}", context, SpanKind.CLIENT, attributes, start_time=start)
-        if failed:
-            span.set_status(StatusCode.ERROR)
-        span.end(now)
+        known = {name: value for name, value in about.items() if value is not None}
+        self._add(f"chat {event.provided}", SpanKind.CLIENT, place, event.latency_seconds, known)
 
-    def _inside(self, run: str) -> Context | None:
-        return set_span_in_context(self._running[run]) if run in self._running else None
+    def _add(
+        self,
+        name: str,
+        kind: SpanKind,
+        place: Place,
+        seconds: float,
+        about: Mapping[str, AttributeValue],
+        error: str = "",
+    ) -> None:
+        """Add the span of something in a run that took so many seconds and ended now."""
+        now = time.time_ns()
+        attributes = {names.CONVERSATION: place.run, "seedbed.step": place.step, **about}
+        start = now - int(seconds * 1e9)
+        span = self._tracer.start_span(name, self._inside(place.run), kind, attributes, start_time=start)
+        _end(span, error, now)
+
+    def _inside(self, name: str) -> Context | None:
+        return set_span_in_context(self._open[name]) if name in self._open else None
+
+
+_event_names = {ModelFailed: "model_failed", Substituted: "substituted", Hedged: "hedged"}
+
+
+def _end(span: Span, error: str, at: int | None = None) -> None:
+    if error:
+        span.set_attribute(names.ERROR, error)
+        span.set_status(StatusCode.ERROR)
+    span.end(at)

@@ -10,7 +10,8 @@ from functools import wraps
 from typing import Any
 
 from seedbed.errors import Problem, SeedbedError
-from seedbed.workspace.workspace import Workspace, closed, open_workspace
+from seedbed.workspace.opening import open_workspace
+from seedbed.workspace.workspace import Workspace, closed
 
 
 class Blocking:

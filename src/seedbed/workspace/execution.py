@@ -18,6 +18,8 @@ from seedbed.evaluation.judges.declared import DeclaredJudge, declared_judges
 from seedbed.evaluation.metrics.metric import Metric
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.evaluation.remote import RemoteWorkers
+from seedbed.experiments.options import Comparing
+from seedbed.experiments.registration import Registration
 from seedbed.parallel import Executor, Loop, executor
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import unknown
@@ -26,7 +28,7 @@ from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import Confirm, Person
-from seedbed.workspace.resources import DATASET_FILES, Resources, find_file, store_url
+from seedbed.workspace.resources import DATASET_FILES, AnyPlaybook, Resources, find_file, store_url
 
 AT_ONCE = 8
 """How many runs are under way at a time; the embedded model answers as many together."""
@@ -127,6 +129,19 @@ class Execution:
         context = replace(self._context, ledger=ledger)
         executor = self._executor(parallel)
         return replace(context, remote=RemoteWorkers(executor, open_worker, self._launch)) if executor else context
+
+    def registration(
+        self,
+        control: Playbook,
+        candidates: Iterable[AnyPlaybook],
+        on: Tasks,
+        metric: Metric | str,
+        options: Comparing,
+    ) -> Registration:
+        """What a comparison on a dataset registers when it begins."""
+        options = replace(options, fresh=options.fresh or self.is_fresh(on))
+        new, tasks = [self._resources.playbook(each) for each in candidates], self.dataset(on, compared=True)
+        return Registration(control, new, tasks, self.metric(metric), self.context(), options)
 
     async def expect_harmless(self, *playbooks: Playbook) -> None:
         """Refuse, before anything is paid, to run playbooks whose tools would change the world. Raises SettingsError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from seedbed import plugins
@@ -12,8 +11,9 @@ from seedbed.models.routing.request import QualityLevel
 from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
-from seedbed.storage.store import Fact, Ref, Store, new_id
-from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, find_file, new_seed
+from seedbed.storage.off_loop import off_loop
+from seedbed.storage.store import Fact, Ref, Store
+from seedbed.workspace.resources import AnyPlaybook, Evaluating, Resources, new_seed
 
 if TYPE_CHECKING:
     from seedbed.evaluation.cells import Cell
@@ -27,25 +27,26 @@ if TYPE_CHECKING:
     from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns
     from seedbed.experiments.options import Comparing
     from seedbed.experiments.verdict import Verdict
-    from seedbed.models.cards import ChatModel
     from seedbed.release.assignment import Choice
     from seedbed.runs.run import Run, RunEvent
-    from seedbed.spending.account import Budget
+    from seedbed.spending.budget import Budget
     from seedbed.stage.confirmation import Confirm, Person
     from seedbed.stage.program import Program
     from seedbed.stats.sequential.rule import Answer
-    from seedbed.workspace.channels import Channels
-    from seedbed.workspace.datasets import Datasets
     from seedbed.workspace.execution import MetricChoice, Tasks
-    from seedbed.workspace.experiments import Experiments
-    from seedbed.workspace.judges import Judges
-    from seedbed.workspace.models import Models
-    from seedbed.workspace.playbooks import Playbooks
-    from seedbed.workspace.reviews import Reviews
-    from seedbed.workspace.runs import Runs
-    from seedbed.workspace.scorecards import Scorecards
-    from seedbed.workspace.searches import Searches
-    from seedbed.workspace.storage import Storage
+    from seedbed.workspace.nouns.analysis import Analysis
+    from seedbed.workspace.nouns.channels import Channels
+    from seedbed.workspace.nouns.datasets import Datasets
+    from seedbed.workspace.nouns.experiments import Experiments
+    from seedbed.workspace.nouns.judges import Judges
+    from seedbed.workspace.nouns.metrics import Metrics
+    from seedbed.workspace.nouns.models import Models
+    from seedbed.workspace.nouns.playbooks import Playbooks
+    from seedbed.workspace.nouns.reviews import Reviews
+    from seedbed.workspace.nouns.runs import Runs
+    from seedbed.workspace.nouns.scorecards import Scorecards
+    from seedbed.workspace.nouns.searches import Searches
+    from seedbed.workspace.nouns.storage import Storage
 
 PARTS = (
     "playbooks",
@@ -58,6 +59,8 @@ PARTS = (
     "reviews",
     "models",
     "judges",
+    "analysis",
+    "metrics",
     "storage",
 )
 """What a workspace has by noun: each a module of this package with a class of that name, imported when first used."""
@@ -80,6 +83,8 @@ class Workspace:
     reviews: Reviews
     models: Models
     judges: Judges
+    analysis: Analysis
+    metrics: Metrics
     storage: Storage
 
     def __init__(
@@ -105,7 +110,7 @@ class Workspace:
         """A part of the workspace; a run needs no statistics, so each is imported when it is first used."""
         if name not in PARTS:
             raise AttributeError(f"a workspace has no {name!r}. {plugins.suggestion(name, dir(self))}".rstrip())
-        part = plugins.load(f"seedbed.workspace.{name}:{name.title()}", name)(self.resources)
+        part = plugins.load(f"seedbed.workspace.nouns.{name}:{name.title()}", name)(self.resources)
         vars(self)[name] = part
         return part
 
@@ -195,12 +200,13 @@ class Workspace:
         if quality not in (None, "balanced", "maximum"):
             raise SettingsError([Problem("quality", shown(quality), "balanced or maximum")])
         expect_type(on_event, Callable | None, "on_event", "a function of an event")  # type: ignore[arg-type]
+        runner = await off_loop(lambda: self.resources.runner)
         run, scopes = "", self.resources.scopes(playbook, key)
         if key is not None:
-            run = new_id()
+            run = runner.new_run([str(playbook), key, inputs])
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
-        chosen, limits = self.resources.performed(playbook, program), Evaluating(1, max_cost_usd)
-        runner = self.resources.runner
+        limits = Evaluating(1, max_cost_usd)
+        chosen = await off_loop(self.resources.performed, playbook, program)
         labels = RunLabels(run, scopes, "maximum" if quality == "maximum" else "")
         return await runner.perform(
             chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=labels
@@ -327,51 +333,6 @@ class Workspace:
         own = self.resources
         resources = Resources(self.settings, DryRunStore(self.store), own.tools, own.confirm, own.real_tools)
         return _of(resources)
-
-
-def open_workspace(
-    path: Path | str | Settings | None = None,
-    *,
-    store: Store | str | None = None,
-    models: Mapping[str, ChatModel | Mapping[str, Any]] | None = None,
-    tools: Iterable[Any] = (),
-    confirm: Confirm | Person | None = None,
-    by: str = "",
-    real_tools: bool = False,
-) -> Workspace:
-    """Open a workspace: use it in `async with`, which closes it.
-
-    Without objects in hand it is that of a file: `path`, or `seedbed.yaml` in this folder or one above; `Settings` made
-    in Python may take its place. With a `store` or `models` neither is needed: a store is one, or its URL (default: in
-    memory); models are cards as in the file, or live LangChain chat models. With `real_tools`, tools that change the
-    world really act in evaluations and searches too. Raises SettingsError.
-    """
-    if not (isinstance(store, str | Store | None)):
-        remedy = 'Write store="sqlite:///seedbed.db".'
-        raise SettingsError([Problem("store", shown(store), "a store or its URL", remedy)])
-    expect_type(models, Mapping | None, "models", "models by name", 'Write models={"local": model}.')
-    expect_type(tools, Iterable, "tools", "a list of tools", "Write tools=[function].")
-    in_hand = store is not None or models is not None
-    if isinstance(path, Settings):
-        settings = path
-    else:
-        settings = Settings() if in_hand and path is None else Settings.load(find_file(path), models=models or ())
-    update: dict[str, Any] = {"by": by} if by else {}
-    if in_hand and path is None:
-        update["store"] = store if isinstance(store, str) else "memory:"
-    elif isinstance(store, str):
-        update["store"] = store
-    cards = {name: dict(model) for name, model in (models or {}).items() if isinstance(model, Mapping)}
-    if cards:
-        update["models"] = {**settings.models, **cards}
-    settings = settings.model_copy(update=update)
-    if store is None or isinstance(store, str):
-        resources = Resources.open(settings)
-    else:
-        resources = Resources(settings, store)
-    resources.tools, resources.confirm, resources.real_tools = list(tools), confirm, real_tools
-    resources.chat_models = {name: model for name, model in (models or {}).items() if not isinstance(model, Mapping)}
-    return _of(resources)
 
 
 def closed() -> StoreError:

@@ -92,6 +92,25 @@ def test_if_all_of_several_are_worse_that_is_no_open_question(seedbed: Seedbed) 
 # Before anything is spent
 
 
+def test_it_says_beforehand_which_attempt_it_is_and_how_many_tasks_are_fresh(seedbed: Seedbed) -> None:
+    def said(*words: str) -> str:
+        done = seedbed(*COMPARE, *words)
+        return " ".join(f"{done.err} {done.out}".split())
+
+    assert "exploratory, so it can release nothing: no channel serves the control; 40 of 40 tasks" in said("--plan")
+    seedbed("release", "sorter.yaml", "--to", "production", "--because", "the first")
+    before = held()
+    assert "attempt 1, at error rate 0.047; 40 of 40 tasks fresh" in said("--dry-run")
+    assert held() == before
+    assert "attempt 1, at error rate 0.047; 40 of 40 tasks fresh" in said("--plan")
+    for _ in range(2):  # the second prints the verdict of the first
+        assert "attempt 1, at error rate 0.047; 40 of 40 tasks fresh" in said()
+    late = said("--dry-run", "--seed", "1")
+    assert "results of the candidate were known at 8 of 40 tasks, and results of the control too; 32 of 40" in late
+    assert "hold some back (seedbed dataset hold-out NAME)" in late
+    assert facts("attempt") == 1
+
+
 def test_a_plan_keeps_its_promise_and_runs_nothing(seedbed: Seedbed) -> None:
     done = seedbed(*COMPARE, "--plan", "--effect", "0.2", "--discordance", "0.5", "--json")
     assert done.code == 0
@@ -119,7 +138,7 @@ def test_a_plan_for_a_channel_has_the_error_rate_of_its_budget(seedbed: Seedbed)
         (("--margin", "1"), "--margin"),
         (("--goal", "equivalent"), "--margin"),
         (("--goal", "best"), "--goal"),
-        (("--rule", "coin"), "--rule"),
+        (("--rule", "coin"), """found "coin"; expected one of 'exact'"""),
         (("--rule", "gsprt"), "--effect"),
         (("--rule", "sprt", "--effect", "0.1"), "--discordance"),
         (("--rule", "sprt", "--effect", "0.1", "--discordance", "0.1"), "--discordance"),

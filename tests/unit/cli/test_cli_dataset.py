@@ -52,6 +52,20 @@ def test_check_names_what_repeats_and_leaks(tmp_path: Path, seedbed: Seedbed) ->
         assert words in leaky.out
 
 
+def test_check_names_the_tasks_that_a_playbook_shows(tmp_path: Path, seedbed: Seedbed) -> None:
+    texts = ("Where is my parcel from Monday?", "Can I return the blue kettle?", "Do you sell green umbrellas?")
+    lines = [json.dumps({"id": f"t{n}", "inputs": {"text": text}}) for n, text in enumerate(texts)]
+    shows = SORTER.replace("Message: {text}", "Say bad to 'can i return the blue kettle'. Message: {text}")
+    demos = f"demos: {{label: [{{inputs: {{text: '{texts[0].replace('parcel', 'parcell')}'}}, output: bad}}]}}\n"
+    write(tmp_path, three__jsonl="\n".join(lines), shows__yaml=shows + demos)
+    done = seedbed("dataset", "check", "three.jsonl", "--playbook", "shows.yaml", "--json")
+    assert keeps_promise(done.json, "dataset", "check")
+    expected = [{"task": "t0", "where": "demos.label[0]"}, {"task": "t1", "where": "steps[0].prompt"}]
+    assert (done.code, done.json["shown"]) == (1, expected)
+    assert "shows.yaml: steps[0].prompt" in seedbed("dataset", "check", "three.jsonl", "--playbook", "shows.yaml").out
+    assert seedbed("dataset", "check", "three.jsonl").code == 0
+
+
 def test_split_loses_no_task_and_shares_none(tmp_path: Path, seedbed: Seedbed) -> None:
     done = seedbed("dataset", "split", "tasks.jsonl", "--share", "0.3", "--json")
     assert keeps_promise(done.json, "dataset", "split")

@@ -15,7 +15,7 @@ from seedbed.cli import output
 from seedbed.cli.views import search as evolving
 from seedbed.evolution.evolve import SearchProgress
 from seedbed.evolution.plan import NO_TASKS
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.store import short
 
 EVOLVE = ("evolve", "sorter.yaml", "tasks.jsonl", "--bank", "bank.txt", "--budget", "200 runs")

@@ -14,7 +14,7 @@ from seedbed.evaluation.scorecard import Scorecard
 from seedbed.evaluation.suite import SuiteChange, SuiteScore
 from seedbed.reports.scorecard import Report
 from seedbed.stats.estimates import Interval
-from seedbed.workspace.scorecards import SuiteResult
+from seedbed.workspace.nouns.scorecards import SuiteResult
 
 P = f"b2:{'a' * 64}"
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)

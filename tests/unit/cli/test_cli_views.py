@@ -24,7 +24,7 @@ from seedbed.settings import Settings
 from seedbed.stats.estimates import Interval
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact
-from seedbed.workspace.playbooks import Playbooks
+from seedbed.workspace.nouns.playbooks import Playbooks
 from seedbed.workspace.resources import Resources
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -29,8 +29,8 @@ from seedbed.settings import Settings
 from seedbed.storage import open_store
 from seedbed.storage.store import Fact, short
 from seedbed.workspace import Workspace
+from seedbed.workspace.nouns.runs import Runs
 from seedbed.workspace.resources import Resources
-from seedbed.workspace.runs import Runs
 
 
 def follow(store: Any, run: str | None = None, **more: Any) -> Iterator[Fact]:

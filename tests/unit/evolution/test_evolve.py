@@ -21,7 +21,7 @@ from seedbed.evolution.variation.operators import reword
 from seedbed.experiments.proof.held_out import evolved_on
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query
 from seedbed.testing.optimizer import outcome_of

@@ -31,7 +31,7 @@ from seedbed.evolution.searches import Evolution
 from seedbed.playbooks.genes import Gene
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.testing import OptimizerContract
 from seedbed.testing.optimizer import BANK, Make

@@ -20,7 +20,8 @@ from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.evolution.evaluators import FunctionEvaluator, PlaybookTasks, RunEvaluator
 from seedbed.evolution.payments import Payments
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.account import Account, Budget
+from seedbed.spending.account import Account
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 

@@ -22,7 +22,7 @@ from seedbed.evolution.plan import (
 )
 from seedbed.playbooks.genes import genes
 from seedbed.playbooks.library import Library
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import digest
 

@@ -16,7 +16,7 @@ from seedbed.evolution.searches import find_search, list_searches, recall_search
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.numbers import number
 from seedbed.reports.search.view import SearchView
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query, short
 

@@ -25,7 +25,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import to_html, to_markdown
 from seedbed.reports.search.view import SearchView
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query, Store

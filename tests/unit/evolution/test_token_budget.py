@@ -26,7 +26,8 @@ from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.library import Library
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
-from seedbed.spending.account import Account, Budget
+from seedbed.spending.account import Account
+from seedbed.spending.budget import Budget
 from seedbed.spending.ledger import Ledger
 from seedbed.spending.quota import Spending
 from seedbed.stage.runner import Runner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from loop_samples import agent, bench, count
 
@@ -12,10 +13,10 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.evaluators import RunEvaluator
 from seedbed.evolution.optimizers.best_of import BestOf
-from seedbed.evolution.training import Training, TrainingStep, train
+from seedbed.evolution.training import PROBATION, Training, TrainingStep, judge, train
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query
 
@@ -144,3 +145,57 @@ async def test_only_a_branch_learns() -> None:
         await train(Training("absent", BestOf([BETTER])), task, arena, Library(store, "ada"))
     with pytest.raises(SettingsError, match="expected at least 40"):
         Training("mail", BestOf([BETTER]), enough=39)
+
+
+WORSE_LATER = agent("[0-2]?[0-9]|3[0-9]")
+"""Right at all examples that a search sees, and wrong at all later ones."""
+
+
+async def moved(store: MemoryStore, to: Playbook) -> Library:
+    library = kept(store)
+    for number in range(40):
+        await step(store, number, to)
+    assert library.find("mail") == to.digest
+    return library
+
+
+async def test_a_playbook_that_turns_out_to_be_worse_gives_way_to_the_one_of_before() -> None:
+    store = MemoryStore()
+    start = agent("[0-2]|[4-9][0-9]")
+    library = Library(store, "ada")
+    library.keep(start, because="start")
+    library.branch("mail", start.digest, because="it learns")
+    for number in range(40):
+        await step(store, number, WORSE_LATER)
+    assert library.find("mail") == WORSE_LATER.digest
+    later = [await step(store, number) for number in range(40, 60)]
+    assert sum(each.returned for each in later) == 1
+    assert library.find("mail") == start.digest
+    back = [fact for fact in store.facts(Query(kind="training")) if fact.body.get("returned")]
+    assert [(fact.body["start"], fact.body["best"]) for fact in back] == [(WORSE_LATER.digest, start.digest)]
+    runs = count(store, "run")
+    again = await step(store, 70)
+    assert (again.score, again.waiting, count(store, "run")) == (1.0, 21, runs + 1)  # it answers alone now
+
+
+async def test_a_playbook_that_stays_better_is_soon_answering_alone() -> None:
+    store = MemoryStore()
+    library = await moved(store, BETTER)
+    for number in range(40, 75):
+        assert not (await step(store, number, budget=Budget(runs=1))).returned
+    assert library.find("mail") == BETTER.digest
+    runs = count(store, "run")
+    await step(store, 75)
+    assert count(store, "run") == runs + 1
+
+
+@pytest.mark.parametrize(
+    ("loss", "least", "most"), [(0.0, 0.0, 0.05), (-0.1, 0.0, 0.01), (0.15, 0.8, 1.0), (0.3, 0.99, 1.0)]
+)
+def test_moves_are_taken_back_if_they_made_it_worse_and_hardly_ever_if_not(
+    loss: float, least: float, most: float
+) -> None:
+    """120 lines, of which the two playbooks differ on 30 % of examples."""
+    random, chances = np.random.default_rng(7), [(0.3 - loss) / 2, 0.7, (0.3 + loss) / 2]
+    lines = random.choice([1.0, 0.0, -1.0], p=chances, size=(120, PROBATION))
+    assert least <= np.mean([judge(each) == "inferior" for each in lines]) <= most

@@ -17,7 +17,7 @@ from seedbed.experiments.proof.attempts import list_attempts
 from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.registration import Registration
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import now
+from seedbed.storage.store import Query, now
 
 OLD, NEW, OTHER = agent("x"), agent(".*"), agent("[0-9]*")
 TASKS = numbers(30)
@@ -63,3 +63,18 @@ async def test_retired_tasks_are_registered_and_others_leave_no_trace() -> None:
     assert Experiment.from_content(after.plan.content()) == after.plan
     verdict = await run_experiment(OLD, NEW, TASKS, ExactMatch(), bench(store), replace(CONFIRMING, rule="betting"))
     assert verdict.attempt == 2
+
+
+async def test_a_preview_is_what_registering_gives_and_leaves_no_trace() -> None:
+    store = MemoryStore()
+    coming = registration(store).preview()
+    assert (coming.mode, coming.attempt, coming.level, coming.fresh) == ("confirmatory", 1, 0.05 * 15 / 16, 30)
+    assert (coming.why, coming.remedy) == ("", "")
+    assert (list_attempts(store), list(store.facts(Query(kind="derivation")))) == ([], [])
+    await run_experiment(OLD, NEW, TASKS, ExactMatch(), bench(store), CONFIRMING)
+    assert registration(store).preview() == coming
+    late = registration(store, options=replace(CONFIRMING, seed=1)).preview()
+    assert (late.mode, late.attempt, late.fresh < 30) == ("exploratory", 0, True)
+    assert "results of the candidate were known" in late.why
+    assert "dataset hold-out" in late.remedy
+    assert registration(store, options=replace(CONFIRMING, exploratory=True)).preview().remedy == ""

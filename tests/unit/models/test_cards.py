@@ -348,3 +348,41 @@ def test_other_processes_cannot_use_live_models() -> None:
     with pytest.raises(SettingsError, match=r"models\.fast: found a live KeyedChat; expected a card") as told:
         Registry({"strong": {"use": "embedded"}, "fast": KeyedChat()}).require_portable()
     assert "parallel: loop" in str(told.value)
+
+
+class Careless(FakeListChatModel):
+    """It ignores arguments that it does not know, as LangChain models do."""
+
+    temperature: float = 1.0
+
+
+class Collecting(Careless):
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+
+class Reading(Careless):
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(responses=["yes"], temperature=arguments.pop("heat", 0.5))
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "told"),
+    [
+        ("Careless", {"temprature": 0}, r"args.temprature: found an unknown key; .* Did you mean temperature\?"),
+        ("Careless", {"zzz": 0}, "args.zzz: .* Correct args, or set what it asks for"),
+        ("Collecting", {"zzz": 0}, "args.zzz: .* Write it under model_kwargs"),
+    ],
+)
+def test_an_argument_that_a_class_of_ones_own_would_ignore_is_refused(
+    kind: str, args: dict[str, Any], told: str
+) -> None:
+    model = Registry({"own": {"use": f"{__name__}.{kind}", "args": {"responses": ["yes"], **args}}})["own"]
+    for use in (model.expect_arguments, lambda: model.chat):
+        with pytest.raises(SettingsError, match=f"models.own.{told}"):
+            use()
+
+
+def test_a_class_that_reads_its_arguments_itself_gets_them_all() -> None:
+    model = Registry({"own": {"use": f"{__name__}.Reading", "args": {"heat": 0.25}}})["own"]
+    model.expect_arguments()
+    assert vars(model.chat)["temperature"] == 0.25

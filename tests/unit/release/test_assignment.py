@@ -15,7 +15,8 @@ from seedbed.errors import NotFound, SeedbedError
 from seedbed.playbooks.library import Library
 from seedbed.release import channels
 from seedbed.release.assignment import Reader, Split, assign, choose, choose_among, feedback, place
-from seedbed.release.channels import Ramp, Rollout
+from seedbed.release.channels import Rollout
+from seedbed.release.ramp import Ramp
 from seedbed.release.states import KeepBack
 from seedbed.stats.monitors import SampleRatio
 from seedbed.storage.memory import MemoryStore

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from seedbed.errors import SettingsError
-from seedbed.release.channels import build_ramp
 from seedbed.release.monitor.guards import Guard, Watch, build_watch
+from seedbed.release.ramp import build_ramp
 from seedbed.release.states import KeepBack
 from seedbed.settings import ChannelSettings, Settings
 

@@ -11,9 +11,10 @@ from seedbed.errors import NotFound, PlaybookError, RefMoved, ReleaseRefused, St
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.compare import run_experiment
 from seedbed.playbooks.library import Library
-from seedbed.release.channels import Ramp, Rollout, freeze, promote, release, rollback, stable, state, unfreeze
+from seedbed.release.channels import Rollout, freeze, promote, release, rollback, stable, state, unfreeze
 from seedbed.release.gates.better import BetterGate
 from seedbed.release.gates.gate import Refusal, ReleaseRequest
+from seedbed.release.ramp import Ramp
 from seedbed.release.states import Held, KeepBack
 from seedbed.stage.program import code_of
 from seedbed.storage import open_store

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seedbed.errors import Problem, SettingsError
-from seedbed.release.channels import Ramp, build_ramp
+from seedbed.release.ramp import Ramp, build_ramp
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.settings.values import share
 

@@ -187,8 +187,8 @@ async def test_figures_are_those_of_the_verdict() -> None:
     assert (rows["difference, stop-adjusted"], rows["at least"]) == (adjusted, plus(verdict.at_least))
     assert rows["better, same, worse"] == f"{verdict.wins}, {verdict.ties}, {verdict.losses}"
     ratio, share = odds_ratio(verdict.wins, verdict.losses), cohen_g(verdict.wins, verdict.losses)
-    assert rows["matched odds ratio"].split()[0] == ("∞" if not verdict.losses else f"{ratio.mean:.3f}")
-    assert rows["Cohen's g"].startswith(f"+{share.mean:.3f} (+{share.low:.3f}")
+    assert rows["matched odds ratio"] == ("∞" if not verdict.losses else f"{ratio.mean:.3f}")
+    assert rows["Cohen's g"] == f"+{share.mean:.3f}"  # its interval would be that of a test that cannot stop early
     assert rows["p"] == f"{verdict.p:.2g}"
     assert "e" not in rows
     assert rows["cost"] == f"${2 * verdict.tasks}.0000"

@@ -13,7 +13,7 @@ from seedbed.evolution.protocols import Offer
 from seedbed.evolution.searches import Evolution
 from seedbed.reports.search import report as search_report
 from seedbed.reports.search.view import SearchView
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, short
 

@@ -63,6 +63,14 @@ def test_an_answer_that_is_quoted_under_its_name_is_not_repeated() -> None:
     second = turn([["user", f"s:\n{first['text']}"]], "so")
     assert history.shorten(second)["messages"] == [["user", "s:\n", "s/0/1"]]
     assert history.expand(history.shorten(second)) == second
+    third = turn([["user", "why?"], ["user", f"s:\n{first['text']}"]], "so")
+    assert history.shorten(third) == {
+        "messages": [["user", "s:\n", ""]],
+        "text": "so",
+        "role": "a",
+        "after": ["s/0/1", 1],
+    }
+    assert history.expand(history.shorten(third)) == third
 
 
 def test_a_turn_of_before_is_read_as_it_is() -> None:

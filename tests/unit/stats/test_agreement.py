@@ -178,23 +178,25 @@ def test_ten_of_ten_is_no_proof_of_perfect_agreement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kappa", "shares", "n"), [(0.4, [0.5, 0.5], 40), (0.8, [0.8, 0.2], 40), (0.95, [0.5, 0.5], 20)]
+    ("kappa", "shares", "n"),
+    [
+        (0.4, [0.5, 0.5], 40),
+        (0.95, [0.5, 0.5], 20),
+        (0.3, [0.9, 0.1], 20),
+        (0.0, [0.1, 0.9], 50),
+        (0.6, [0.9, 0.1], 10),
+    ],
 )
-def test_the_lower_end_is_rarely_above_the_truth_and_the_large_sample_one_often_is(
-    kappa: float, shares: list[float], n: int
-) -> None:
+def test_the_interval_holds_the_truth_also_where_a_label_is_rare(kappa: float, shares: list[float], n: int) -> None:
     rng, p = np.random.default_rng(7), np.array(shares)
     truth = kappa * np.diag(p) + (1 - kappa) * np.outer(p, p)  # agree, or draw by chance
-    above, above_analytic, covered, times = 0, 0, 0, 200
+    above_analytic, covered, times = 0, 0, 200
     for _ in range(times):
         a, b = table(rng.multinomial(n, truth.ravel()).reshape(2, 2).tolist())
         interval, analytic = cohen_interval(a, b), cohen_interval(a, b, method="analytic")
-        above += interval.low > kappa
         above_analytic += analytic.low > kappa
         covered += interval.low <= kappa <= interval.high
-    assert above / times <= 0.05
-    assert covered / times >= 0.90
-    assert above <= above_analytic
+    assert covered / times >= 0.93
     if kappa > 0.9:
         assert above_analytic / times > 0.4
 

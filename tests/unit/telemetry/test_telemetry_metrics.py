@@ -7,11 +7,13 @@ import urllib.request
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server
-from telemetry_samples import ALL, STARTED, settings_of
+from telemetry_samples import ALL, OTHERS, STARTED, settings_of
 
 from seedbed.telemetry import emit, listeners, switch_on, within
 from seedbed.telemetry.metrics import LAG_EVERY_SECONDS, prometheus
 
+GAUGES = {"canary_share", "channel_frozen", "attempts", "rating", "ratings", "waiting", "quota_runs", "quota_usd"}
+GAUGES |= {"quota_limit"}
 PAGE = Path(__file__).parents[3] / "docs" / "telemetry.md"
 
 
@@ -21,7 +23,7 @@ def test_prometheus_scrapes_what_the_docs_name() -> None:
 
     async def tell() -> None:
         with within(run="one"):
-            for event in ALL:
+            for event in (*ALL, *OTHERS):
                 emit(event)
 
     asyncio.run(tell())
@@ -34,7 +36,9 @@ def test_prometheus_scrapes_what_the_docs_name() -> None:
         server.server_close()
         thread.join()
     exposed = {name for name in re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE) if not name.endswith("_created")}
-    assert exposed == set(re.findall(r"`(seedbed_\w+)", PAGE.read_text()))
+    events, gauges = PAGE.read_text().split("### Gauges")
+    assert exposed == set(re.findall(r"`(seedbed_\w+)", events))
+    assert set(re.findall(r"`seedbed_(\w+)", gauges)) == GAUGES
     for line in (
         'seedbed_run_seconds_count{status="completed"} 1.0',
         'seedbed_turn_seconds_sum{model="large"} 1.5',
@@ -44,6 +48,12 @@ def test_prometheus_scrapes_what_the_docs_name() -> None:
         'seedbed_cost_usd_total{model="large"} 0.25',
         'seedbed_model_errors_total{model="small",why="rate"} 1.0',
         'seedbed_substitutions_total{asked="small",used="large"} 1.0',
+        'seedbed_tool_seconds_count{failed="yes",tool="refund"} 1.0',
+        'seedbed_verb_seconds_sum{error="",verb="evaluate"} 60.0',
+        'seedbed_gate_refusals_total{channel="production",gate="better"} 1.0',
+        'seedbed_channel_moves_total{channel="production",move="rollback"} 1.0',
+        'seedbed_channel_looks_total{alarmed="yes",channel="production"} 1.0',
+        'seedbed_store_failures_total{kind="turn"} 1.0',
     ):
         assert line in text.splitlines(), line
 

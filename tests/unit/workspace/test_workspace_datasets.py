@@ -12,7 +12,7 @@ from workspace_samples import in_memory
 from seedbed.errors import DatasetError, NotFound
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.loading import Columns
-from seedbed.workspace.datasets import Draw, part_file, read_file, write_files
+from seedbed.workspace.nouns.datasets import Draw, part_file, read_file, write_files
 
 
 def test_a_dataset_is_found_by_its_name_or_digest() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from loop_samples import ORACLE, agent, count, numbers
 
 import seedbed
@@ -16,6 +17,7 @@ from seedbed.errors import StoreError
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.storage.memory import MemoryStore
+from seedbed.workspace.blocking import Blocking
 from seedbed.workspace.workspace import PARTS
 
 UNKNOWN = Dataset((Task("t0", {"n": 1}),))
@@ -132,19 +134,36 @@ MISUSE: dict[str, tuple[Callable[[Workspace], Awaitable[object]], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", MISUSE.values(), ids=MISUSE)
-async def test_misuse_is_an_error_with_a_remedy_before_anything_is_paid(
-    case: tuple[Callable[[Workspace], Awaitable[object]], str],
-    space: Workspace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("case", MISUSE.values(), ids=MISUSE)
+async def test_misuse_is_an_error_with_a_remedy_before_anything_is_paid(
+    case: tuple[Callable[[Workspace], Awaitable[object]], str], space: Workspace
+) -> None:
     call, remedy = case
     with pytest.raises(SeedbedError, match=remedy):
         await call(space)
+    assert count(space.store, "start") == count(space.store, "turn") == 0
+
+
+NEED_A_REMEDY = [name for name in MISUSE if re.match("an unknown|tasks to|.* is meant|.* nobody knows", name)]
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("name", NEED_A_REMEDY)
+def test_misuse_without_await_is_the_same_error_with_a_remedy(name: str, space: Workspace) -> None:
+    call, message = MISUSE[name]
+    with asyncio.Runner() as runner:
+        blocking: Any = Blocking(space, runner)
+        with pytest.raises(SeedbedError, match=message) as wrong:
+            call(blocking)
+    assert all(each.found and each.expected and each.remedy for each in wrong.value.problems), wrong.value.problems
     assert count(space.store, "start") == count(space.store, "turn") == 0
 
 
@@ -298,15 +317,3 @@ async def test_closing_the_workspace_of_another_person_closes_nothing(tmp_path: 
             assert (await ben.run(agent(".*"), n=3)).output == "3"
         assert (await space.run(agent(".*"), n=4)).output == "4"
         assert len(space.runs.recent()) == 2
-
-
-async def test_live_models_and_tools_need_no_file() -> None:
-    def look(at: str) -> str:
-        return at
-
-    model = FakeListChatModel(responses=["blue", "blue"])
-    async with seedbed.open(models={"fast": model, "oracle": ORACLE}, tools=[look], by="ada") as space:
-        sky = Playbook.from_document({"roles": {"one": {"model": "fast"}}})
-        assert (await space.run(sky, q="Which colour has the sky?")).output == "blue"
-        assert (await space.run(agent(".*"), n=3)).output == "3"
-        assert (space.tools, space.by) == ([look], "ada")

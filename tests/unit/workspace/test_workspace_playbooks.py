@@ -14,7 +14,7 @@ from seedbed.playbooks import builtin
 from seedbed.playbooks.formats import import_document
 from seedbed.playbooks.playbook import Playbook
 from seedbed.workspace import Workspace
-from seedbed.workspace.playbooks import explain
+from seedbed.workspace.nouns.playbooks import explain
 
 
 async def test_a_playbook_is_itself_a_file_a_digest_a_ref_or_a_channel(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from seedbed.settings import Settings
 from seedbed.storage import open_store
 from seedbed.storage.dry_run import DryRunStore
 from seedbed.storage.memory import MemoryStore
-from seedbed.workspace import Workspace, storage
+from seedbed.workspace import Workspace
+from seedbed.workspace.nouns import storage
 
 
 def test_a_store_is_verified_measured_and_cleaned() -> None:

@@ -20,8 +20,8 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.loading import Columns
 from seedbed.reports.numbers import clipped, counted
 from seedbed.storage.store import Json, Ref, short
-from seedbed.workspace.datasets import Draw, part_file, read_file, write_files
 from seedbed.workspace.execution import dataset_and_split, is_dataset_file
+from seedbed.workspace.nouns.datasets import Draw, part_file, read_file, write_files
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -177,20 +177,24 @@ def check(
         typer.Option("--not-leaked", metavar="ID", help="Record that this task of a stored dataset is not a leak."),
     ] = None,
     because: Annotated[str, typer.Option("--because", metavar="REASON", help="The reason to record for that.")] = "",
+    playbook: Annotated[
+        str | None,
+        typer.Option(metavar="PLAYBOOK", help="Also look for tasks that its worked examples or texts show."),
+    ] = None,
 ) -> None:
     """Look for tasks that repeat others, leaks between splits, and missing answers. Files need no workspace.
 
     If you know that a task only looks like one in another split, say so with --not-leaked and --because. Identical
     tasks always count as leaks.
 
-    Exits with code 1 if a split repeats tasks from another.
+    Exits with code 1 if a split repeats tasks from another, or the playbook shows some.
     """
     if not_leaked and not because.strip():
         raise typer.BadParameter("expected a reason with --not-leaked", param_hint="--because")
     with call.open_for_files(dataset_and_split(dataset)[0]) as space:
         for task in not_leaked or ():
             space.datasets.not_leaked(dataset_and_split(dataset)[0], task, because=because)
-        checked = space.datasets.check(dataset)
+        checked = space.datasets.check(dataset, playbook)
     pairs = [
         ("tasks", f"{checked.tasks:,}, asking {counted(checked.units, 'different question')}"),
         ("no answer", f"{len(checked.unanswered):,}" if checked.unanswered else ""),
@@ -198,10 +202,8 @@ def check(
     rows = [
         *(("the same", clipped(", ".join(ids), 60), "") for ids in checked.duplicates[:limit]),
         *(("nearly the same", f"{each.task}, {each.other}", f"{each.similarity:.2f}") for each in checked.near[:limit]),
-        *(
-            ("leak", f"{each.split}: {each.task}", f"{each.other_split}: {each.other}")
-            for each in checked.leaks[:limit]
-        ),
+        *(("leak", f"{one.split}: {one.task}", f"{one.other_split}: {one.other}") for one in checked.leaks[:limit]),
+        *(("shown", each.task, f"{playbook}: {each.where}") for each in checked.shown[:limit]),
         *(
             ("source?", each.field, f"{each.distinct:,} different in {each.rows:,} tasks")
             for each in checked.fields[:limit]
@@ -209,7 +211,7 @@ def check(
     ]
     table = [output.table("finding", "tasks", "", rows=rows)] if rows else ["Nothing repeats or leaks."]
     call.show({**checked.document(), "dataset": dataset}, output.facts(pairs), *table)
-    if checked.leaks:
+    if checked.leaks or checked.shown:
         raise typer.Exit(BLOCKED)
 
 

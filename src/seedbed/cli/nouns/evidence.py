@@ -18,8 +18,8 @@ from seedbed.cli.output import BLOCKED, PASS, Column, line, when
 from seedbed.cli.views import verdict as views
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import short
-from seedbed.workspace.experiments import verify_evidence
-from seedbed.workspace.storage import new_signing_key, read_signers
+from seedbed.workspace.nouns.experiments import verify_evidence
+from seedbed.workspace.nouns.storage import new_signing_key, read_signers
 
 app = typer.Typer(no_args_is_help=True)
 

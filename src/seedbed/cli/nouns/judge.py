@@ -17,7 +17,7 @@ from seedbed.evaluation.judges.agreement import JudgeAgreement
 from seedbed.evaluation.judges.declared import DeclaredJudge
 from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Json
-from seedbed.workspace.judges import JudgeTrust
+from seedbed.workspace.nouns.judges import JudgeTrust
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -14,7 +14,7 @@ from seedbed.models.chat import Reply
 from seedbed.models.prices import REMEDY
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json
-from seedbed.workspace.models import install_embedded
+from seedbed.workspace.nouns.models import install_embedded
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -16,7 +16,7 @@ from seedbed.cli.views import playbook as playbook_views
 from seedbed.cli.views import run as views
 from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Fact, Json, short
-from seedbed.workspace.reviews import ReviewPage, Reviews
+from seedbed.workspace.nouns.reviews import ReviewPage, Reviews
 
 app = typer.Typer(no_args_is_help=True)
 

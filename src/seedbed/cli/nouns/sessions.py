@@ -17,7 +17,7 @@ from seedbed.experiments.session_comparison import NOT_REGISTERED, Hindsight, Ta
 from seedbed.reports.numbers import clipped, counted
 from seedbed.runs.imports.sessions import Session
 from seedbed.storage.store import Json
-from seedbed.workspace.runs import compare_sessions, read_sessions
+from seedbed.workspace.nouns.sessions import compare_sessions, read_sessions
 
 app = typer.Typer(no_args_is_help=True)
 

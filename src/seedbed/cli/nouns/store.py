@@ -14,7 +14,7 @@ from seedbed.cli.output import BLOCKED, PASS, line
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import short
 from seedbed.storage.upkeep import Verification
-from seedbed.workspace import storage
+from seedbed.workspace.nouns import storage
 from seedbed.workspace.resources import find_file
 
 app = typer.Typer(no_args_is_help=True)

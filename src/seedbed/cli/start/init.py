@@ -13,7 +13,7 @@ from seedbed.cli.command import Invocation, command
 from seedbed.cli.output import line
 from seedbed.errors import Problem, SettingsError
 from seedbed.settings.schema import SCHEMA_FILE
-from seedbed.workspace.playbooks import builtin_playbooks
+from seedbed.workspace.nouns.playbooks import builtin_playbooks
 from seedbed.workspace.resources import FILE
 
 app = typer.Typer(add_completion=False)

@@ -252,6 +252,11 @@ def compare(
             )
             call.show(plan.document(), views.forecast_view(plan))
             return
+        if not (isinstance(source, PastRuns) or call.as_json):
+            prospect = space.experiments.prospect(
+                sides.old, [*sides.candidates.values()], on=source, metric=metric, options=how
+            )
+            output.say(views.prospect_text(prospect))
         if call.dry_run:
             _show_estimate(call, space, sides, evidence, how)
             return

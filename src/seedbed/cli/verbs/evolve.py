@@ -14,7 +14,7 @@ from seedbed.cli.options import PLAYBOOK, Changes, Parallel, ProgramPath, RealTo
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import run as run_views
 from seedbed.cli.views import search as views
-from seedbed.evolution.plan import SearchOptions
+from seedbed.evolution.plan import Plan, SearchOptions
 from seedbed.playbooks.playbook import Playbook
 from seedbed.reports.search.report import to_document
 from seedbed.workspace import Workspace
@@ -157,10 +157,7 @@ def evolve(
         plan = space.searches.plan(start, tasks, chosen)
         call.say_held_out(space, tasks)
         if call.dry_run:
-            expected = space.runs.estimate(plan.start, plan.budget.runs or 0) if plan.budget.runs else None
-            about = [] if expected is None else [run_views.estimate_line(expected, "at most ")]
-            document = {**views.plan_document(plan), "estimate": expected and expected.document()}
-            call.show(document, views.plan_view(plan), *about)
+            _show_plan(call, space, plan)
             return
         with views.watched(plan) as watch:
             work = space.searches.evolve(
@@ -180,6 +177,13 @@ def evolve(
     call.show({**to_document(view), "branch": branch}, views.view(view), *stays)
     call.say_written(result.report)
     raise typer.Exit(PASS if evolution.is_confirmed else INCONCLUSIVE)
+
+
+def _show_plan(call: Invocation, space: Workspace, plan: Plan) -> None:
+    expected = space.runs.estimate(plan.start, plan.budget.runs or 0) if plan.budget.runs else None
+    about = [] if expected is None else [run_views.estimate_line(expected, "at most ")]
+    document = {**views.plan_document(plan), "estimate": expected and expected.document()}
+    call.show(document, views.plan_view(plan), *about)
 
 
 def _newest(space: Workspace, start: Playbook) -> str:

@@ -12,7 +12,7 @@ from seedbed.cli.views.scorecard import spent_line
 from seedbed.evaluation.suite import SuiteChange, SuiteScore
 from seedbed.reports.numbers import counted, gain_text, interval_text
 from seedbed.reports.scorecard import Report
-from seedbed.workspace.scorecards import SuiteResult
+from seedbed.workspace.nouns.scorecards import SuiteResult
 
 COLUMNS = (
     Column("dataset", lambda each: each.dataset),

@@ -12,6 +12,7 @@ from rich.text import Text
 from seedbed.cli import output
 from seedbed.cli.output import Column, line, money
 from seedbed.experiments.forecast import Forecast
+from seedbed.experiments.registration import Prospect
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.slices import Slices
@@ -127,6 +128,15 @@ def outcomes_view(outcomes: str) -> RenderableType:
     return Text.assemble(*((sign, styles[sign]) for sign in outcomes))
 
 
+def prospect_text(prospect: Prospect) -> str:
+    """Which attempt a comparison will be, and of how many tasks nothing is known."""
+    fresh = f"{prospect.fresh:,} of {counted(prospect.tasks, 'task')} fresh"
+    if prospect.mode == "exploratory":
+        return f"exploratory, so it can release nothing: {prospect.why}; {fresh}. {prospect.remedy}".rstrip()
+    attempt = f"attempt {prospect.attempt}" if prospect.attempt else "paid from the error budget"
+    return f"{attempt}, at error rate {prospect.level:.2g}; {fresh}"
+
+
 def forecast_view(forecast: Forecast) -> RenderableType:
     expected = forecast.expected
     rows = []
@@ -137,6 +147,7 @@ def forecast_view(forecast: Forecast) -> RenderableType:
         rows.append((name, f"{effect:+.2f}", f"{tasks:,.0f}", runs, "unknown" if cost is None else money(cost)))
     lines = output.facts(
         [
+            ("if run now", prospect_text(forecast.prospect) if forecast.prospect else ""),
             ("rule", f"{forecast.rule}: {forecast.guarantee}"),
             ("error rate", f"{forecast.alpha:g}"),
             ("power", f"{expected.power:.3f} to find a gain of {forecast.effect:g}"),

@@ -34,6 +34,14 @@ class SplitLeak:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownTask:
+    """A task that a playbook shows, in the same or nearly the same words: in which worked example or text."""
+
+    task: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetCheck:
     """What was found in a dataset. Tasks that ask the same count once in a comparison; leaks make a split useless."""
 
@@ -45,6 +53,8 @@ class DatasetCheck:
     fields: tuple[RepeatedField, ...]
     leaks: tuple[SplitLeak, ...]
     unanswered: tuple[str, ...]
+    shown: tuple[ShownTask, ...] = ()
+    """The tasks that a playbook shows, if one was named."""
 
     def document(self) -> Json:
         return asdict(self)

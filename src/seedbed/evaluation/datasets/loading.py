@@ -120,7 +120,8 @@ class _TaskReader:
             self._refuse(replace(each, path=prefix + each.path) for each in wrong.problems)
         except (OSError, EOFError, zlib.error) as wrong:
             reason = getattr(wrong, "strerror", None) or str(wrong) or "an unreadable file"
-            self._refuse([Problem(f"{prefix}file", reason, "a readable file")])
+            remedy = "Check the path." if isinstance(wrong, FileNotFoundError) else ""
+            self._refuse([Problem(f"{prefix}file", reason, "a readable file", remedy)])
 
     def _add(self, place: str, row: object, split: str | None, kind: FileKind) -> None:
         if isinstance(row, dict):

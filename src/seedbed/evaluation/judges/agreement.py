@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from seedbed.errors import DatasetError, Problem, shown
+from seedbed.evaluation.intervals import mean_gain
 from seedbed.evaluation.judges.labels import LabelledAnswer
 from seedbed.evaluation.metrics.metric import Metric, Score
 from seedbed.evaluation.scorecard import finite
 from seedbed.parallel import in_order
 from seedbed.stats.agreement import cohen_interval, confusion, raw_agreement
-from seedbed.stats.estimates import paired_interval
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, digest
 
 AGREEMENT = 0.6
@@ -143,7 +143,7 @@ def _agreement(
     table = confusion(theirs, ours)
     weights: Literal["quadratic"] | None = None if {*theirs, *ours} <= {0.0, 1.0} else "quadratic"
     kappa, raw = cohen_interval(theirs, ours, weights=weights), raw_agreement(theirs, ours)
-    bias = paired_interval(theirs, ours)
+    bias = mean_gain(judge.name, theirs, ours)
     return JudgeAgreement(
         judge=_digest(judge),
         name=judge.name,

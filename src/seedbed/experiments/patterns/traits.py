@@ -221,6 +221,11 @@ class ScoredRuns:
     scored: tuple[ScoredRun, ...]
     left_out: int = 0
 
+    @property
+    def usual_playbook(self) -> Digest:
+        """The playbook of most of them."""
+        return Counter(each.run.playbook for each in self.scored).most_common(1)[0][0]
+
 
 def gather_runs(
     store: Store,

@@ -16,6 +16,7 @@ from seedbed.errors import Problem, SettingsError
 from seedbed.experiments.evidence import facts_by_key
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.verdict import Verdict
+from seedbed.settings.channels import ChannelSettings
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, short
 
 FIRST = 15 / 16
@@ -35,6 +36,13 @@ class AttemptTerms:
     def __post_init__(self) -> None:
         if not 0 < self.first <= 1:
             raise SettingsError([Problem("first", f"{self.first:g}", "above 0 and at most 1")])
+
+    @classmethod
+    def of(cls, channels: Sequence[ChannelSettings]) -> AttemptTerms:
+        """How attempts to replace what these channels serve share one error rate: by the strictest, and at the highest
+        rate by which any of them would release."""
+        errors = [error for channel in channels if (error := channel.highest_error) is not None]
+        return cls(min(channel.attempts.first for channel in channels), max(errors, default=1.0))
 
     def share(self, number: int, unspent: float) -> float:
         """The share of an attempt, with half of what earlier ones did not spend."""

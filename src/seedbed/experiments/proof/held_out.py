@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from seedbed.errors import DatasetError, NotFound, Problem, shown
+from seedbed.evaluation.datasets.check import ShownTask
 from seedbed.evaluation.datasets.dataset import Dataset, Task
-from seedbed.evaluation.datasets.identity import task_key
+from seedbed.evaluation.datasets.identity import normal_text, task_key, text_of
 from seedbed.evaluation.datasets.near_tasks import leaks
 from seedbed.evaluation.datasets.seal import cleared
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.values import texts
 from seedbed.storage.store import Digest, Query, Store, short
+
+LONG = 20
+"""A task with no text of so many characters may stand in a prompt by chance."""
 
 
 def evolved_on(store: Store, candidate: Digest) -> set[Digest]:
@@ -49,7 +55,31 @@ def seen_before(library: Library, candidate: Playbook, tasks: Iterable[Task]) ->
     same |= {each.task for each in leaks(others, list(seen.values()), read)}
     # Worked examples are few and were chosen; among the tasks of a search some always mean nearly the same.
     same |= {each.task for each in leaks(others, list(demos.values()), read, by_meaning=True)}
+    same |= {each.task for each in _in_texts(candidate, judged)}
     return [task for task in judged if task.id in same]
+
+
+def shown_tasks(library: Library, playbook: Playbook, tasks: Iterable[Task]) -> list[ShownTask]:
+    """The tasks that a playbook shows in a worked example or in a text, and where."""
+    read, judged, harmless = inputs_read(playbook), list(tasks), cleared(library.store)
+    places = [(f"demos.{name}[{n}]", each) for name, demos in playbook.demos.items() for n, each in enumerate(demos)]
+    keys = {task_key(demo.inputs, read): where for where, demo in reversed(places)}
+    shown_at = {task.id: keys[key] for task in judged if (key := task_key(task.inputs, read)) in keys}
+    others = [task for task in judged if task_key(task.inputs) not in harmless]
+    near = leaks(others, [demo.inputs for _, demo in places], read, by_meaning=True)
+    shown_at = {each.task: places[int(each.other)][0] for each in near} | shown_at
+    shown_at = {each.task: each.where for each in _in_texts(playbook, judged)} | shown_at
+    return [ShownTask(task.id, shown_at[task.id]) for task in judged if task.id in shown_at]
+
+
+def _in_texts(playbook: Playbook, tasks: Iterable[Task]) -> Iterator[ShownTask]:
+    """The tasks of which one text of the playbook, such as a prompt, holds all that they ask."""
+    read, written = inputs_read(playbook), [(at, normal_text(words)) for at, words in texts(playbook.document())]
+    for task in tasks:
+        parts = text_of(task.inputs, read).split(" \n ")
+        if max(map(len, parts)) >= LONG:
+            where = (at for at, words in written if all(each in words for each in parts))
+            yield from (ShownTask(task.id, at) for at in islice(where, 1))
 
 
 def _evolved_on(library: Library, candidate: Playbook) -> Iterator[Mapping[str, Any]]:

@@ -18,7 +18,7 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.context import EvaluationContext, Perform, seed_of
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.experiment import budget_spent
-from seedbed.experiments.replay.history import recording_of
+from seedbed.experiments.replay.history import OF, recording_of
 from seedbed.parallel import in_order
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import MISSED, Missed, ReplayMode
@@ -323,6 +323,20 @@ def expect_paid(ledger: Ledger | None) -> None:
     """Raises BudgetSpent if the ledger is short: a replay that was not paid for says nothing about its recording."""
     if ledger and ledger.is_short and ledger.limit_usd is not None:
         raise budget_spent(ledger, "before all runs were replayed")
+
+
+async def replay_run(runner: Runner, recorded: Run, playbook: Playbook, mode: str, ledger: Ledger) -> tuple[Run, bool]:
+    """Perform a recorded run again: the replay, even if it failed, and whether a step could not be answered."""
+    task = Task(f"{OF}{recorded.id}", recorded.inputs)
+    seed, perform = seed_of(task, 0), Replayer(runner, ReplayMode.parse(mode))
+    try:
+        return await perform("", playbook, task, seed, ledger), False
+    except RunError as wrong:
+        try:
+            failed = recall(runner.store, perform.key(playbook, task, seed).id)
+        except NotFound:  # it did not even start
+            raise wrong from None
+        return failed, isinstance(wrong, Missed)
 
 
 def _add_labels(labels: dict[str, Counter[str]], run: Run, store: Store) -> None:

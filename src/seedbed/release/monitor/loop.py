@@ -20,6 +20,7 @@ from seedbed.release.states import serves
 from seedbed.settings.alerts import Severity
 from seedbed.stats.monitors import LOOK_ERROR
 from seedbed.storage.store import Fact, Json, Ref, Store
+from seedbed.telemetry import ChannelWatched, emit
 
 WARNINGS = ("worse", "sample ratio", "answer ratio", "no traffic", "regression")
 """The kinds of alarms that can end by themselves."""
@@ -40,6 +41,7 @@ async def watch_once(library: Library, monitor: Monitor, senders: Sequence[Sende
     """Look once and react. An alert that cannot be sent does not prevent a rollback."""
     health = await asyncio.to_thread(monitor.look)
     moved = await asyncio.to_thread(monitor.react, health)
+    emit(ChannelWatched(channel=health.channel, alarms=len(health.alarms), moved=bool(moved)))
     alerts = await asyncio.to_thread(_alerts, library.store, health)
     await asyncio.gather(*(send(library, senders, alert) for alert in alerts))
     await resend(library, senders)

@@ -247,9 +247,11 @@ class ExperimentView:
         verdict = self.verdict
         if {*self.gains} <= {-1.0, 0.0, 1.0}:
             if verdict.wins + verdict.losses:
+                # As seen, so without the intervals of a number of tasks fixed in advance, which are too narrow here.
                 ratio, share = odds_ratio(verdict.wins, verdict.losses), cohen_g(verdict.wins, verdict.losses)
-                yield "matched odds ratio", _one_text(ratio, signed=False), f"{self.things} won for each one lost"
-                yield "Cohen's g", _one_text(share), "how far the share of wins is from one half, without ties"
+                won = "∞" if math.isinf(ratio.mean) else number(ratio.mean)
+                yield "matched odds ratio", won, f"{self.things} won for each one lost"
+                yield "Cohen's g", plus(share.mean), "how far the share of wins is from one half, without ties"
         elif math.isfinite(size := cohen_dz([0.0] * len(self.gains), self.gains)):
             yield "Cohen's d_z", f"{size:+.2f}", "the gain in standard deviations of the differences"
 
@@ -365,13 +367,10 @@ class ExperimentView:
         return sorted(by_tag.items(), key=lambda row: sign * row[1].mean)
 
 
-def _one_text(interval: Interval, *, signed: bool = True) -> str:
-    text = plus if signed else number
-    mean = "∞" if math.isinf(interval.mean) else text(interval.mean)
+def _one_text(interval: Interval) -> str:
     if not math.isfinite(interval.low):
-        return f"{mean} (no spread, so no interval)"
-    high = "∞" if math.isinf(interval.high) else text(interval.high)
-    return f"{mean} ({text(interval.low)} to {high})"
+        return f"{plus(interval.mean)} (no spread, so no interval)"
+    return f"{plus(interval.mean)} ({plus(interval.low)} to {plus(interval.high)})"
 
 
 def _known(mean: float, low: float | None, high: float | None, n: int) -> Interval:

@@ -18,7 +18,7 @@ from seedbed.cli.views.lineage import show_channel
 from seedbed.release.states import percent
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, short
-from seedbed.workspace.channels import Channels
+from seedbed.workspace.nouns.channels import Channels
 
 app = typer.Typer(no_args_is_help=True)
 

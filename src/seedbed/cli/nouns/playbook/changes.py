@@ -12,7 +12,7 @@ from seedbed.cli.options import Because, Changes, PlaybookName
 from seedbed.cli.output import Column, line, when
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import Ref, short
-from seedbed.workspace.playbooks import RESOLVERS
+from seedbed.workspace.nouns.playbooks import RESOLVERS
 
 app = typer.Typer()
 

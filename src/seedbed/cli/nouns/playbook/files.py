@@ -18,7 +18,8 @@ from seedbed.errors import PlaybookError, SettingsError
 from seedbed.reports.numbers import clipped, counted
 from seedbed.settings import Settings
 from seedbed.storage.store import Json, short
-from seedbed.workspace import find_file, playbooks
+from seedbed.workspace import find_file
+from seedbed.workspace.nouns import playbooks
 from seedbed.workspace.resources import FileChecker
 
 app = typer.Typer()

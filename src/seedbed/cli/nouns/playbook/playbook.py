@@ -20,7 +20,7 @@ from seedbed.cli.views import playbook as views
 from seedbed.playbooks.library import Page, PlaybookFilter
 from seedbed.storage.store import short
 from seedbed.workspace import Workspace
-from seedbed.workspace.playbooks import builtin_playbooks, failed_text
+from seedbed.workspace.nouns.playbooks import builtin_playbooks, failed_text
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -21,7 +21,7 @@ from seedbed.playbooks.specialised import RebaseResult, SpecialisedPlaybook
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, short
 from seedbed.workspace import Workspace
-from seedbed.workspace.playbooks import RESOLVERS, AnyResolver
+from seedbed.workspace.nouns.playbooks import RESOLVERS, AnyResolver
 from seedbed.workspace.resources import is_playbook_file
 
 app = typer.Typer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,9 @@ from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because
 from seedbed.cli.output import Column, line, when
 from seedbed.storage.store import Json, canonical, short
-from seedbed.workspace.runs import CallInDoubt
+
+if TYPE_CHECKING:
+    from seedbed.workspace.nouns.runs import CallInDoubt
 
 app = typer.Typer()
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 from math import isfinite
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import RenderableType
 
 from seedbed.cli import output
 from seedbed.cli.command import Invocation, command
-from seedbed.cli.options import AlphaRate
+from seedbed.cli.options import AlphaRate, RunScores
 from seedbed.cli.output import INCONCLUSIVE, PASS, Column, line
-from seedbed.experiments.patterns.patterns import PatternFinding, Patterns
-from seedbed.experiments.patterns.slices import Figures
-from seedbed.experiments.patterns.traits import ScoredRuns
 from seedbed.reports.numbers import clipped, counted
 from seedbed.storage.store import short
-from seedbed.workspace.experiments import OUTCOME
+
+if TYPE_CHECKING:
+    from seedbed.experiments.patterns.patterns import PatternFinding, Patterns
+    from seedbed.experiments.patterns.slices import Figures
+    from seedbed.experiments.patterns.traits import ScoredRuns
 
 app = typer.Typer()
 
@@ -31,9 +32,7 @@ def patterns(
         str | None,
         typer.Argument(metavar="PLAYBOOK", help="A file, a digest, a ref or a channel. Default: all playbooks."),
     ] = None,
-    metric: Annotated[
-        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} means users' feedback.")
-    ] = "exact_match",
+    metric: RunScores = "exact_match",
     on: Annotated[
         str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
     ] = None,
@@ -55,14 +54,12 @@ def patterns(
     """
     suggestion = None
     with call.open() as space:
-        result, runs = space.experiments.patterns(playbook, metric=metric, on=on, alpha=alpha)
+        result, runs = space.analysis.patterns(playbook, metric=metric, on=on, alpha=alpha)
         if suggest and result.findings:
             if finding > len(result.findings):
                 text = f"found {finding}; expected at most {len(result.findings)}, the number of findings"
                 raise typer.BadParameter(text, param_hint="--finding")
-            suggestion = space.experiments.suggest(
-                result, runs, suggest, playbook=playbook, metric=metric, number=finding
-            )
+            suggestion = space.analysis.suggest(result, runs, suggest, playbook=playbook, metric=metric, number=finding)
     wrote = {"file": str(suggest), "command": suggestion.command} if suggestion else None
     view = _view(result, runs)
     if suggestion:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
@@ -15,7 +15,9 @@ from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import run as views
 from seedbed.reports.numbers import clipped
 from seedbed.storage.store import Json, short
-from seedbed.workspace.runs import ReplayStep
+
+if TYPE_CHECKING:
+    from seedbed.workspace.nouns.runs import ReplayStep
 
 app = typer.Typer()
 

@@ -19,7 +19,7 @@ from seedbed.files import write_private
 from seedbed.reports.numbers import counted
 from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
 from seedbed.storage.store import Json, short
-from seedbed.workspace.runs import own_inputs
+from seedbed.workspace.nouns.runs import own_inputs
 
 app = typer.Typer(no_args_is_help=True)
 

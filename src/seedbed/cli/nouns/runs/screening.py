@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import RenderableType
@@ -11,10 +11,11 @@ from rich.console import RenderableType
 from seedbed.cli import options, output
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
-from seedbed.experiments.screening.screening import Screening
 from seedbed.reports.numbers import counted
-from seedbed.stats.estimates import Interval
-from seedbed.workspace.experiments import OUTCOME
+
+if TYPE_CHECKING:
+    from seedbed.experiments.screening.screening import Screening
+    from seedbed.stats.estimates import Interval
 
 app = typer.Typer()
 
@@ -37,9 +38,7 @@ def screen(
     playbook: Annotated[
         str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this playbook.")
     ] = None,
-    metric: Annotated[
-        str, typer.Option("--metric", help=f"The scores to use; {OUTCOME} means users' feedback.")
-    ] = "exact_match",
+    metric: options.RunScores = "exact_match",
     on: Annotated[
         str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
     ] = None,
@@ -55,9 +54,7 @@ def screen(
     """
     after = options.moment(since, "--since")
     with call.open() as space:
-        screening = wait_for(
-            space.experiments.screen(point, policy, playbook=playbook, metric=metric, on=on, since=after)
-        )
+        screening = wait_for(space.analysis.screen(point, policy, playbook=playbook, metric=metric, on=on, since=after))
     call.show(screening.document(), *_view(screening))
     raise typer.Exit(INCONCLUSIVE if screening.finding == "refused" else PASS)
 

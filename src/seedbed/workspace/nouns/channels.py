@@ -21,7 +21,7 @@ from seedbed.release.alerts.delivery import AlertRecord, Delivery, history, rese
 from seedbed.release.alerts.senders.registry import build_senders
 from seedbed.release.alerts.senders.sender import Sender
 from seedbed.release.assignment import Choice, Reader, assign, choose, choose_among, feedback
-from seedbed.release.channels import Rollout, build_ramp
+from seedbed.release.channels import Rollout
 from seedbed.release.gates.gate import Gate
 from seedbed.release.gates.registry import build_gates
 from seedbed.release.gates.review import Review
@@ -30,7 +30,8 @@ from seedbed.release.monitor.drill import Drill, drill
 from seedbed.release.monitor.guards import build_watch
 from seedbed.release.monitor.loop import WatchResult, no_alarm_gate, watch_once
 from seedbed.release.monitor.monitor import Monitor
-from seedbed.release.monitor.plan import BASES, CanaryPlan, plan_canary
+from seedbed.release.monitor.sample_size import BASES, CanaryPlan, plan_canary
+from seedbed.release.ramp import build_ramp
 from seedbed.release.states import State
 from seedbed.runs.history import recall
 from seedbed.runs.run import Run

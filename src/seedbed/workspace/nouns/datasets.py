@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seedbed.errors import DatasetError, NotFound, Problem, shown
@@ -17,12 +17,13 @@ from seedbed.evaluation.datasets.loading import Columns, read
 from seedbed.evaluation.datasets.near_tasks import leaks
 from seedbed.evaluation.datasets.seal import Retirement, Seal, cleared
 from seedbed.experiments.proof.freshness import first_results
+from seedbed.experiments.proof.held_out import shown_tasks
 from seedbed.files import write_private
 from seedbed.playbooks.library import REF_NAME
 from seedbed.reports.numbers import counted
 from seedbed.storage.store import Json, Ref, now
 from seedbed.workspace.execution import Execution, Tasks, dataset_and_split
-from seedbed.workspace.resources import Resources
+from seedbed.workspace.resources import AnyPlaybook, Resources
 
 
 class Datasets:
@@ -62,9 +63,13 @@ class Datasets:
             "at": ref.at,
         }
 
-    def check(self, tasks: Tasks) -> DatasetCheck:
-        """What repeats in a dataset, leaks between its splits or is missing."""
-        return check_dataset(self.get(tasks), cleared(self._resources.store))
+    def check(self, tasks: Tasks, playbook: AnyPlaybook | None = None) -> DatasetCheck:
+        """What repeats in a dataset, leaks between its splits or is missing; and which tasks a playbook shows."""
+        own, dataset = self._resources, self.get(tasks)
+        checked = check_dataset(dataset, cleared(own.store))
+        if playbook is None:
+            return checked
+        return replace(checked, shown=tuple(shown_tasks(own.library, own.playbook(playbook), dataset)))
 
     def not_leaked(self, name: str, task: str, *, because: str) -> None:
         """Record that a task of a stored dataset is no leak, although it is very like one that was seen."""

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seedbed.errors import Problem, SettingsError, shown
+from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.judges import labels
 from seedbed.evaluation.judges.agreement import AGREEMENT, JudgeAgreement, agreements, calibrate, deciding, distrust
 from seedbed.evaluation.judges.declared import DeclaredJudge
 from seedbed.evaluation.judges.labels import LabelledAnswer
 from seedbed.evaluation.metrics.metric import Score
+from seedbed.plugins import unknown
 from seedbed.storage.store import Json
 from seedbed.workspace.execution import Execution
 from seedbed.workspace.resources import Resources
@@ -42,10 +43,8 @@ class Judges:
     def __getitem__(self, name: str) -> DeclaredJudge:
         judges = self._execution.judges
         if name not in judges:
-            expected = (
-                f"one of: {', '.join(judges)}" if judges else "a judge, declared under metrics in the workspace file"
-            )
-            raise SettingsError([Problem("judge", shown(name), expected)])
+            remedy = "Declare it under metrics in the workspace file."
+            raise SettingsError([unknown("judge", name, judges, remedy)])
         return judges[name]
 
     def agreements(self, name: str) -> list[JudgeAgreement]:

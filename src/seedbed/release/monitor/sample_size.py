@@ -1,4 +1,4 @@
-"""Plan: how many outcomes of a canary the guards of a channel need to find that it does worse.
+"""Sample size: how many outcomes of a canary the guards of a channel need to find that it does worse.
 
 Simulated, from a fixed seed, because a test that may act at every outcome acts sooner than formulas for one look say.
 Every outcome is either as good or as bad as can be, which leaves the most to chance: graded ones take fewer.

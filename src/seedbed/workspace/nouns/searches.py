@@ -18,7 +18,7 @@ from seedbed.evolution.searches import Evolution, PastSearch, find_search, list_
 from seedbed.evolution.training import Training, TrainingStep, train
 from seedbed.reports.search.report import view_of
 from seedbed.reports.search.view import SearchView
-from seedbed.spending.account import Budget
+from seedbed.spending.budget import Budget
 from seedbed.storage.store import Json, digest
 from seedbed.workspace.execution import Execution, MetricChoice, Tasks, expect_order
 from seedbed.workspace.resources import AnyPlaybook, Resources

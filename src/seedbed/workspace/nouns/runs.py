@@ -7,23 +7,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
-from seedbed.errors import DocumentError, NotFound, Problem, RunError, expect_type, shown
-from seedbed.evaluation.context import seed_of
-from seedbed.evaluation.datasets.dataset import Task
+from seedbed import plugins
+from seedbed.errors import NotFound, expect_type, shown
 from seedbed.evaluation.estimate import RunEstimate, estimate
-from seedbed.experiments import session_comparison
-from seedbed.experiments.replay.history import OF
-from seedbed.experiments.replay.replay import Replayer
-from seedbed.experiments.session_comparison import Hindsight
 from seedbed.reports.run import routings
-from seedbed.runs.cassette import ANSWERS, Missed, ReplayMode
+from seedbed.runs.cassette import ANSWERS
 from seedbed.runs.doubts import CallInDoubt as CallInDoubt
 from seedbed.runs.doubts import calls_in_doubt, settle
 from seedbed.runs.history import entries_of, recall, recent
-from seedbed.runs.imports.sessions import Session, load
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.bounds import bounds
@@ -32,6 +25,7 @@ from seedbed.stage.dialogue.children import INHERITED
 from seedbed.stage.model_choice import routing_outcomes
 from seedbed.stage.program import Program, recorded
 from seedbed.stage.stage import Stage
+from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Feed, Json, Query, now
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
@@ -75,7 +69,8 @@ class Runs:
         self, run: Run | str, *, max_cost_usd: float | None = None, on_event: Callable[[RunEvent], None] | None = None
     ) -> Run:
         """Continue a run that was interrupted or failed; what was answered before is not asked again."""
-        return await self._resources.runner.resume(self.find(run), max_cost_usd=max_cost_usd, on_event=on_event)
+        name, runner = await off_loop(lambda: (self.find(run), self._resources.runner))
+        return await runner.resume(name, max_cost_usd=max_cost_usd, on_event=on_event)
 
     def latest_here(self) -> str:
         """The id of the latest run that this process began, without those that other runs opened."""
@@ -102,9 +97,7 @@ class Runs:
 
         Set `stage.output` to what the run returned.
         """
-        chosen = self._resources.playbook(playbook)
-        self._resources.library.keep(chosen, because="run")
-        runner = self._resources.runner
+        chosen, runner = await off_loop(lambda: (self._resources.playbook(playbook), self._resources.runner))
         async with runner.recording(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd) as stage:
             yield stage
 
@@ -196,16 +189,11 @@ class Runs:
         recorded = self.get(run)
         chosen = self._resources.performed(playbook or recorded.playbook, program)
         self._resources.library.keep(chosen, because="replayed")
-        task = Task(f"{OF}{recorded.id}", recorded.inputs)
-        seed, perform = seed_of(task, 0), Replayer(self._resources.runner, ReplayMode.parse(mode))
-        try:
-            return await perform("", chosen, task, seed, Ledger(within=bounds().ledger)), False
-        except RunError as wrong:
-            try:
-                failed = recall(self._resources.store, perform.key(chosen, task, seed).id)
-            except NotFound:  # it did not even start
-                raise wrong from None
-            return failed, isinstance(wrong, Missed)
+        perform = plugins.load("seedbed.experiments.replay.replay:replay_run", "replay")
+        replay: tuple[Run, bool] = await perform(
+            self._resources.runner, recorded, chosen, mode, Ledger(within=bounds().ledger)
+        )
+        return replay
 
     def align(self, recorded: Run, replayed: Run) -> list[ReplayStep]:
         """Steps of a replay, each with the recorded one of the same request, else the next of its kind and name.
@@ -284,28 +272,6 @@ def _answer(fact: Fact) -> Any:
 def own_inputs(run: Run) -> Json:
     """The inputs of a run, without what it inherited from its parent."""
     return {name: value for name, value in run.inputs.items() if name != INHERITED or not run.parent}
-
-
-def compare_sessions(file: Path, a: str, b: str, *, alpha: float = 0.05) -> Hindsight:
-    """Compare sessions that another agent recorded, by their ids or by `config.KEY=VALUE`; nothing is stored.
-
-    Raises DocumentError with what is wrong on both sides.
-    """
-    recorded = load(file)
-    sides, problems = [], list[Problem]()
-    for name in (a, b):
-        try:
-            sides.append(session_comparison.select(recorded, name))
-        except DocumentError as wrong:
-            problems += wrong.problems
-    if problems:
-        raise DocumentError(problems, str(file))
-    return session_comparison.compare_sessions(*sides, alpha=alpha)
-
-
-def read_sessions(file: Path) -> tuple[Session, ...]:
-    """The sessions of a file that another agent recorded. Raises DocumentError."""
-    return load(file)
 
 
 def _followed(feed: Feed, wait: Callable[[float], None], *, endless: bool) -> Iterator[Fact]:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
-from seedbed.errors import PlaybookError, Problem, SettingsError, expect_type
+from seedbed.errors import Problem, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
-from seedbed.evaluation.metrics.metric import Metric, better
+from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.forecast import Forecast, forecast
 from seedbed.experiments.live import LiveSource, is_live
 from seedbed.experiments.options import DEFAULT, Comparing
-from seedbed.experiments.patterns.patterns import Patterns, find_patterns
-from seedbed.experiments.patterns.suggestion import Suggestion, suggest
-from seedbed.experiments.patterns.traits import ScoredRuns, gather_runs
 from seedbed.experiments.proof import error_budget
 from seedbed.experiments.proof.attempts import AttemptTerms, ReleaseAttempt, list_attempts
 from seedbed.experiments.proof.certificate import Certificate, certificate, verify
@@ -27,10 +22,9 @@ from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.proof.evidence_file import export_evidence, head
 from seedbed.experiments.proof.evidence_file import verify_evidence as verify_evidence
 from seedbed.experiments.proof.held_out import expect_unseen
+from seedbed.experiments.registration import Prospect
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
-from seedbed.experiments.screening.policies import load_policy
-from seedbed.experiments.screening.screening import Screening, read_decisions, screen_policy
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel
 from seedbed.experiments.verdict import ExperimentStatus, Verdict, experiment_status, experiments, find_experiment
 from seedbed.playbooks.playbook import Playbook
@@ -38,8 +32,8 @@ from seedbed.release.audit import audit
 from seedbed.release.channels import stable
 from seedbed.release.gates.error_budget import error_budget as error_budget_gate
 from seedbed.release.gates.registry import build_gates, build_slice_terms, build_terms
-from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels
-from seedbed.release.states import canary_of, stable_of
+from seedbed.release.live_comparison import LiveComparison, LiveOptions, compare_canary, compare_channels, expect_served
+from seedbed.release.states import stable_of
 from seedbed.reports.numbers import counted
 from seedbed.runs.cassette import ReplayMode
 from seedbed.settings.channels import ChannelSettings
@@ -48,18 +42,9 @@ from seedbed.stats.multiplicity import Balance, ErrorBudget
 from seedbed.stats.sequential.rule import Answer
 from seedbed.storage.signing import check_signatures
 from seedbed.storage.store import Digest, Json, Query, now, short
+from seedbed.telemetry import during
 from seedbed.workspace.execution import Execution, Tasks
 from seedbed.workspace.resources import ONCE, AnyPlaybook, Evaluating, Resources
-
-OUTCOME = "outcome"
-"""Stands for a metric where users said how good runs were."""
-
-
-def _attempt_terms(channels: Sequence[ChannelSettings]) -> AttemptTerms:
-    """How attempts to replace what these channels serve share one error rate: by the strictest, and at the highest
-    rate by which any of them would release."""
-    errors = [error for channel in channels if (error := channel.highest_error) is not None]
-    return AttemptTerms(min(channel.attempts.first for channel in channels), max(errors, default=1.0))
 
 
 def _several(candidate: AnyPlaybook | Sequence[AnyPlaybook]) -> Sequence[AnyPlaybook]:
@@ -86,52 +71,37 @@ class Experiments:
         on_event: Callable[[Answer], None] | None = None,
     ) -> Verdict:
         """Decide whether a candidate is better; `Workspace.compare` does this for you."""
-        options = DEFAULT if options is None else options
+        own, options = self._resources, DEFAULT if options is None else options
         expect_type(options, Comparing, "options", "Comparing", "Write seedbed.Comparing(alpha=0.01).")
         expect_used(on, options, work, program=program)
         if isinstance(on, LiveTraffic):
-            self._expect_served(on, control, *_several(candidate))
-            return self._live_verdict(on, metric or "rating", options)
-        own, chosen = self._resources, self._execution.metric(metric or "exact_match")
+            return self._live_verdict(on, [control, *_several(candidate)], metric or "rating", options)
+        chosen = self._execution.metric(metric or "exact_match")
         source = on if isinstance(on, PastRuns) else self._execution.dataset(on, compared=True)
         options = replace(options, fresh=options.fresh or self._execution.is_fresh(on))
         old, *candidates = (own.performed(each, program) for each in (control, *_several(candidate)))
         if not isinstance(on, PastRuns):  # a replay changes nothing
             await self._execution.expect_harmless(old, *candidates)
-        return await compare(
-            old,
-            candidates if isinstance(candidate, list | tuple) else candidates[0],
-            source,
-            chosen,
-            self._execution.context(work.parallel, work.max_cost_usd),
-            self._for_release(self._for_channel(options), old),
-            on_event,
-        )
+        with during("compare"):
+            return await compare(
+                old,
+                candidates if isinstance(candidate, list | tuple) else candidates[0],
+                source,
+                chosen,
+                self._execution.context(work.parallel, work.max_cost_usd),
+                self._for_release(options, old),
+                on_event,
+            )
 
-    def _expect_served(self, on: LiveTraffic, control: AnyPlaybook | None, *candidates: AnyPlaybook | None) -> None:
-        """Refuse to judge, by live traffic, other playbooks than the channels serve; None stands for those."""
-        refs = [self._resources.store.ref(f"channels/{name.removeprefix('channels/')}") for name in on.channels]
-        targets = [ref.target for ref in refs if ref]
-        first, *others = targets or [""]
-        canary = canary_of(first)
-        served = [stable_of(each) for each in others] or [canary.playbook if canary else ""]
-        if not all(served):
-            return  # nothing is served beside the control now
-        for place, playbook, expected in (
-            ("control", control, [stable_of(first)]),
-            *(("candidate", each, served) for each in candidates),
-        ):
-            if playbook is not None and (named := self._resources.playbook(playbook).digest) not in expected:
-                remedy = "Leave it out with None: a channel says itself what is compared."
-                names = " or ".join(short(each) for each in expected)
-                raise PlaybookError([Problem(place, short(named), f"{names}, which users get now", remedy)])
-
-    def _live_verdict(self, on: LiveTraffic, metric: Metric | str, options: Comparing) -> Verdict:
+    def _live_verdict(
+        self, on: LiveTraffic, sides: Iterable[AnyPlaybook], metric: Metric | str, options: Comparing
+    ) -> Verdict:
         """The verdict of live traffic, or what it says so far; of several channels, of the one that does best."""
+        named = (None if side is None else self._resources.playbook(side).digest for side in sides)
+        expect_served(self._resources.store, on.channels, *named)
         name = metric if isinstance(metric, str) else metric.name
         standings = self.compare_live(on, metric=name, alpha=options.alpha, exploratory=options.exploratory)
-        known = [each.so_far for each in standings]
-        return max((each for each in known if each), key=lambda verdict: verdict.gain)
+        return max((each.so_far for each in standings if each.so_far), key=lambda verdict: verdict.gain)
 
     def _for_channel(self, options: Comparing) -> Comparing:
         """The options with the terms of the channel's error budget, if a channel pays."""
@@ -143,13 +113,12 @@ class Experiments:
         return replace(options, terms=terms)
 
     def _for_release(self, options: Comparing, control: Playbook) -> Comparing:
-        """The options with the terms of attempts and of slices, if a channel serves the control: the comparison may
-        replace it there."""
-        channels = self._serving(control.digest)
+        """The options with the terms of an error budget, and, if a channel serves the control, of attempts."""
+        options, channels = self._for_channel(options), self._serving(control.digest)
         if not channels:
             return options
         slices = dict.fromkeys(terms for channel in channels for terms in build_slice_terms(channel))
-        return replace(options, attempts=_attempt_terms(channels), slices=tuple(slices))
+        return replace(options, attempts=AttemptTerms.of(channels), slices=tuple(slices))
 
     def _serving(self, playbook: Digest) -> list[ChannelSettings]:
         """The settings of all channels that serve a playbook."""
@@ -173,7 +142,7 @@ class Experiments:
         how = LiveOptions(metric, alpha, conclude=on.conclude, exploratory=exploratory)
         if not exploratory:
             channels = self._serving(stable(library.store, names[0]) or "")
-            terms = _attempt_terms(channels) if channels else None
+            terms = AttemptTerms.of(channels) if channels else None
             how = replace(how, terms=self._paid(names[0], alpha), attempts=terms)
         return [compare_canary(library, names[0], how)] if len(names) == 1 else compare_channels(library, names, how)
 
@@ -202,10 +171,23 @@ class Experiments:
         options: Comparing = DEFAULT,
     ) -> Forecast:
         """What a comparison will take and may find, before anything is spent."""
-        chosen, paid = self._execution.metric(metric), self._for_channel(options)
-        old, (new,), tasks = self._compared(control, [candidate], self._execution.dataset(on, compared=True))
-        decided_by = self._for_release(paid, old)
-        return forecast(old, new, tasks, chosen, self._resources.store, decided_by)
+        old = self._resources.playbook(control)
+        begun = self._execution.registration(old, [candidate], on, metric, self._for_release(options, old))
+        _, (new,), tasks = self._compared(old, begun.candidates, begun.tasks)
+        return forecast(old, new, tasks, begun.metric, self._resources.store, begun.options, begun.preview())
+
+    def prospect(
+        self,
+        control: AnyPlaybook,
+        candidates: Sequence[AnyPlaybook],
+        *,
+        on: Tasks,
+        metric: Metric | str = "exact_match",
+        options: Comparing = DEFAULT,
+    ) -> Prospect:
+        """Which attempt a comparison will be, and how many tasks are fresh, before anything is spent or stored."""
+        old = self._resources.playbook(control)
+        return self._execution.registration(old, candidates, on, metric, self._for_release(options, old)).preview()
 
     async def estimate(
         self,
@@ -270,8 +252,7 @@ class Experiments:
 
     def abort(self, name: str, *, because: str) -> Verdict:
         """Stop a comparison by hand. Its verdict is invalid for ever, and says why."""
-        store, by = self._resources.store, self._resources.by
-        return abort(store, self.find(name), because=because, by=by, clock=now)
+        return abort(self._resources.store, self.find(name), because=because, by=self._resources.by, clock=now)
 
     def newest_verdict(self) -> str:
         """The digest of the experiment with the newest verdict; empty if there is none."""
@@ -285,8 +266,7 @@ class Experiments:
         return certificate(self._resources.store, self.find(name))
 
     def verify(self, names: Iterable[str] = ()) -> dict[Digest, list[Problem]]:
-        """Recompute every number of these verdicts, or of all, and check every past release: what differs, by
-        experiment."""
+        """What differs in these verdicts, or in all, if every number is recomputed; and in every past release."""
         store = self._resources.store
         keys = [self.find(name) for name in names] or [fact.key for fact in store.facts(Query(kind="verdict"))]
         past = [*audit(store), *check_signatures(store, self._resources.settings.signers)]
@@ -295,8 +275,7 @@ class Experiments:
         return {key: [*problems, *past] for key, problems in verify(store, keys).items()}
 
     def head(self) -> Json:
-        """The end of the chain of facts: its link, number and time. Kept elsewhere, it shows later that nothing before
-        it was changed."""
+        """The end of the chain of facts: its link, number and time. Kept elsewhere, it shows later what was changed."""
         return head(self._resources.upkept_store)
 
     def export_evidence(self, name: str, path: Path | str) -> Path:
@@ -346,73 +325,6 @@ class Experiments:
         self._resources.library.keep(chosen, because="compared")
         by, context = self._execution.metric(metric), self._execution.context()
         return await play_sentinel(chosen, dataset, by, context, Comparing(alpha=alpha), times=times, watch=on_event)
-
-    # Patterns and screening
-
-    def patterns(
-        self,
-        playbook: AnyPlaybook | None = None,
-        *,
-        metric: Metric | str = "exact_match",
-        on: Tasks | None = None,
-        alpha: float = 0.05,
-    ) -> tuple[Patterns, ScoredRuns]:
-        """What sets good runs apart from bad ones: suggested by one half of the tasks, tested in the other."""
-        by, tasks, subject = self._scored(playbook, metric, on)
-        direction = better(by) if by else "higher"
-        worst = float(direction == "lower")
-        runs = gather_runs(self._resources.store, by, playbook=subject, tasks=tasks, failure_counts_as=worst)
-        return find_patterns(runs.scored, by.name if by else OUTCOME, alpha=alpha, better=direction), runs
-
-    def _scored(
-        self, playbook: AnyPlaybook | None, metric: Metric | str, on: Tasks | None
-    ) -> tuple[Metric | None, Dataset | None, Digest | None]:
-        """The metric (None: users' feedback), the tasks and the playbook (None: all) of the runs to read."""
-        by = None if metric == OUTCOME else self._execution.metric(metric)
-        tasks = None if on is None else self._execution.dataset(on)
-        return by, tasks, self._resources.playbook(playbook).digest if playbook else None
-
-    def suggest(
-        self,
-        patterns: Patterns,
-        runs: ScoredRuns,
-        file: Path,
-        *,
-        playbook: AnyPlaybook | None,
-        metric: str,
-        number: int,
-    ) -> Suggestion:
-        """Write a finding as the next experiment, for people to edit."""
-        control = (
-            self._resources.playbook(playbook).digest
-            if playbook
-            else Counter(each.run.playbook for each in runs.scored).most_common(1)[0][0]
-        )
-        by = None if metric == OUTCOME else self._execution.metric(metric)
-        return suggest(
-            patterns.findings[number - 1],
-            file,
-            control=control,
-            metric=metric if by else "METRIC",
-            binary=bool(getattr(by, "binary", False)),
-            alpha=patterns.alpha,
-        )
-
-    async def screen(
-        self,
-        point: str,
-        candidate: str,
-        *,
-        playbook: AnyPlaybook | None = None,
-        metric: Metric | str = "exact_match",
-        on: Tasks | None = None,
-        since: datetime | None = None,
-    ) -> Screening:
-        """What another policy would have scored at a decision that past runs made by chance. Nothing is run."""
-        chosen = load_policy(candidate)
-        by, tasks, subject = self._scored(playbook, metric, on)
-        log = await read_decisions(self._resources.store, point, by, playbook=subject, tasks=tasks, since=since)
-        return screen_policy(log, chosen)
 
     def report(self, name: str, file: Path, names: tuple[str, str] | None = None) -> None:
         """Write the report of a comparison to a new file, in the format of its ending; `names` of the two playbooks."""

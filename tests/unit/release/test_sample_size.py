@@ -9,7 +9,7 @@ import pytest
 
 from seedbed.errors import SettingsError
 from seedbed.release.monitor.guards import Guard, Watch
-from seedbed.release.monitor.plan import outcomes_needed, plan_canary
+from seedbed.release.monitor.sample_size import outcomes_needed, plan_canary
 
 ERRORS = Guard("error_rate", 0.02)
 
