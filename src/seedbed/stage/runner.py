@@ -18,7 +18,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.claims import Claims, is_taken
+from seedbed.runs.claims import ENDING, Claims, is_taken, leave_all
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource
@@ -35,13 +35,14 @@ from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above, record_above
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import model_identities, shared_limits
-from seedbed.stage.model_choice import Spender, expect_arguments, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
 from seedbed.stage.simulated_tools import expect_simulated, permits, reaches_tools
-from seedbed.stage.stage import Stage, StageOptions
+from seedbed.stage.stage import Stage
+from seedbed.stage.stage_options import StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
+from seedbed.stage.turns.model_choice import Spender, expect_arguments, expect_prices
 from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Digest, Feed, Json, Query, Store, new_id
 
@@ -50,15 +51,13 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[[RunEvent], None]
 
-
 FIRST_LOOK_SECONDS = 0.02
 """When to check first for the end of a run that another worker performs; then less often, up to once a second."""
 
 
 @dataclass
 class Runner:
-    """Performs every run of a workspace: admits it when there is room, records it, counts it against the quota, and
-    gives it its models and tools."""
+    """Performs every run of a workspace: admits and records it, counts it against the quota, gives it its models."""
 
     settings: Settings
     store: Store
@@ -189,8 +188,7 @@ class Runner:
         await off_loop(expect_free, self.store, run)
         recorder = await off_loop(self._resumed, run)
         playbook = await off_loop(self.library.get, recorder.playbook)
-        limit = recorder.max_cost_usd if max_cost_usd is None else max_cost_usd
-        ledger = Ledger(limit, within=bounds().ledger)
+        ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd, within=bounds().ledger)
         async with self._admission, self._staged(playbook, recorder, ledger, on_event) as stage:
             return await perform(stage, recorder.inputs)
 
@@ -215,12 +213,12 @@ class Runner:
         return model_identities(self.models, playbook)
 
     def identity(self, playbook: Playbook) -> Json:
-        """All but the playbook that decides what its runs are: models, the source of its program and tools, what stands
-        in for tools, and rules beyond its own."""
+        """All but the playbook that decides what its runs are: models, source, tools and rules beyond its own."""
         identity = self.model_identities(playbook)
         listed = self._tool_sources.listed() if playbook.program else ()
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
+        identity |= self._tool_sources.identity(self.tools, playbook)
         if reaches_tools(playbook, self.library):
             if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
                 identity["stand-ins"] = simulated  # stored scores are found by this key
@@ -234,8 +232,9 @@ class Runner:
 
     async def expect_simulated(self, playbooks: Iterable[Playbook]) -> None:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
-        if trying := [playbook for playbook in playbooks if not self._acts_for_real(playbook)]:
+        if reaching := [playbook for playbook in playbooks if reaches_tools(playbook, self.library)]:
             tools = (await self._tool_sources.load(self.tools)).values()
+            trying = [playbook for playbook in reaching if not self._acts_for_real(playbook)]
             expect_simulated(tool for tool in tools if any(permits(each, tool) for each in trying))
 
     async def _save(self, playbook: Playbook) -> None:
@@ -287,6 +286,7 @@ class Runner:
 
     def _resumed(self, run: str, source: ReplaySource | None = None, *, complete: bool = False) -> Recorder:
         """The record of a run to continue."""
+        leave_all(self._left)  # it may be among them
         cassette = partial(load_cassette, self.library)
         return resumed(self.journal, run, self.library.by, cassette, source, complete=complete)
 
@@ -336,7 +336,7 @@ class Runner:
 
         If the run fails, what a replay missed is raised instead: it explains the failure.
         """
-        strict, reached = strict_record(recorder), has_program or playbook.program is not None
+        strict, reached = strict_record(recorder), has_program or playbook.uses_tools
         if not strict:
             expect_arguments(playbook, self.models.__getitem__)
             await self.stop.check()
@@ -350,8 +350,7 @@ class Runner:
         above = (parent.playbook, *parent.above) if parent else await off_loop(playbooks_above, recorder, self.library)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder)
         if self._left:
-            left, self._left = self._left, []
-            self._left += [claims for claims in left if not await off_loop(claims.leave)]
+            await off_loop(leave_all, self._left)
         if recorder.resumed and not parent and ledger.is_limited:  # before any model is asked
             paid = await off_loop(lambda: recorder.paid_before)
             ledger.spend(*paid, here=recorder.claims.above is not None)  # what is above has counted it
@@ -377,7 +376,9 @@ class Runner:
                 )
                 with bounded(within):
                     yield Stage(playbook, refuse if strict else self.models.__getitem__, recorder, options)
-        except SeedbedError:
+        except SeedbedError as error:
+            if recorder.claims.above and isinstance(error, ENDING):
+                recorder.claims.above.stop(error, below=True)
             recorder.check()
             raise
         finally:
