@@ -130,9 +130,7 @@ def test_what_a_dataset_is_called_is_no_playbook(library: Library) -> None:
     tasks = library.store.put("dataset", {"tasks": []})
     library.store.move("datasets/mail", tasks, expected=None, because="kept", by="anna")
     library.branch("line", library.keep(START, because="first"), because="try")
-    with pytest.raises(
-        NotFound, match=r"no playbook named .datasets/mail.; expected one of: branches/line, critique"
-    ):
+    with pytest.raises(NotFound, match=r"no playbook named .datasets/mail.; expected one of: branches/line, critique"):
         library.find("datasets/mail")
 
 
