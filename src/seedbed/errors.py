@@ -11,6 +11,7 @@ SeedbedError
 │  ├─ BudgetSpent
 │  │  └─ QuotaSpent       of the whole environment: no other run can start either
 │  ├─ ActionForbidden
+│  ├─ ToolFailed          a tool said that it could not do its work
 │  ├─ InDoubt             a call may have happened, or not
 │  └─ RunTaken            another worker performs it
 ├─ Stopped                a person stopped the whole workspace
@@ -58,6 +59,7 @@ __all__ = [
     "StoreError",
     "StoreTooNew",
     "StoreUnavailable",
+    "ToolFailed",
 ]
 
 
@@ -154,6 +156,10 @@ class QuotaSpent(BudgetSpent):
 
 
 class ActionForbidden(RunError): ...
+
+
+class ToolFailed(RunError):
+    """A tool's own failure. A model that asked for the call is told; of all other errors none is left to a model."""
 
 
 class Stopped(SeedbedError):

@@ -105,6 +105,10 @@ class Scripted:
     def supports_model_override(self) -> bool:
         return False
 
+    @property
+    def has_tool_calling(self) -> bool:
+        return False  # it calls what its script says, not what it is offered
+
 
 class TestScriptedChat(Scripted, ChatModelUnitTests):
     @NO_SWITCH

@@ -24,7 +24,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.identity import is_routed
-from seedbed.stage.model_choice import routing_outcomes
+from seedbed.stage.turns.model_choice import routing_outcomes
 from seedbed.storage.store import Json
 from seedbed.telemetry import during
 

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -24,7 +24,7 @@ from seedbed.errors import Problem, SettingsError, in_words, shown
 from seedbed.models.prices import look_up
 from seedbed.plugins import load, suggestion, unknown
 from seedbed.settings import Card, reveal, without_secrets
-from seedbed.settings.models import OURS, check_fallbacks
+from seedbed.settings.models import OURS, OutputWay, check_fallbacks
 from seedbed.settings.section import join, unknown_key
 
 if TYPE_CHECKING:
@@ -102,6 +102,28 @@ class Model:
                 raise SettingsError(_wrong_arguments(error, kind, args, at, expected)) from None
             failure = f"{type(error).__name__}: {shown(str(error), 300)}"
             raise self._error("args", failure, expected, SET_THEM) from None
+
+    def lacking(self, needs: Iterable[str], *, calls_tools: bool) -> list[str]:
+        """What it cannot do of what a call needs. Its class decides whether tools reach the model behind it."""
+        missing = [need for need in needs if not self.card.masters(need)]
+        return [*missing, "tool calls"] if calls_tools and not self._binds_tools else missing
+
+    @cached_property
+    def _binds_tools(self) -> bool:
+        kind = type(self.live) if self.live is not None else self._load_class()
+        return kind.bind_tools is not _base_class().bind_tools
+
+    @cached_property
+    def output_way(self) -> OutputWay:
+        """How it is asked for a structured answer: as its card says, or in the best way that its class declares."""
+        profile: Mapping[str, Any] = self.chat.profile or {}
+        best: OutputWay = "native" if profile.get("structured_output") else "tool" if self._binds_tools else "prompted"
+        return self.card.output or best
+
+    @cached_property
+    def bound(self) -> dict[tuple[str, str, str], dict[str, Any]]:
+        """What it was prepared to be offered, by digest and choice: preparing takes a while."""
+        return {}
 
     def expect_arguments(self) -> None:
         """Refuse arguments that the class would ignore, without building it. Raises SettingsError."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,7 @@ from seedbed.models.usage import (
     Usage,
     counted_tokens,
     read_cost,
+    read_count,
     read_number,
     read_usage,
 )
@@ -28,25 +30,95 @@ from seedbed.models.usage import (
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
 
-Speaker: TypeAlias = Literal["system", "user", "assistant"]
+Speaker: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool that a model asks for. Arguments that are no JSON object are None; `unreadable` has them."""
+
+    id: str
+    tool: str
+    arguments: dict[str, Any] | None
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One contribution to a conversation."""
+    """One contribution to a conversation.
+
+    The `calls` are those that an assistant asks for; a tool's message answers the `call` of that id. `native` is what
+    else a provider sent with its answer and wants to have back; no other provider receives it.
+    """
 
     role: Speaker
-    text: str
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call: str = ""
+    failed: bool = False
+    native: dict[str, Any] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is text alone."""
+        return not (self.calls or self.call or self.native)
+
+    @property
+    def counted(self) -> str:
+        """All that a model reads of it, as one text whose tokens can be counted."""
+        calls = (f"{each.tool}{each.unreadable or json.dumps(each.arguments)}" for each in self.calls)
+        return self.text if self.is_plain else "\n".join((self.text, *calls))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """The tools that a model may call: what they are for and their parameters, by name; `digest` names them all.
+
+    With `choice` "none" it may call none now, with "any" it must call one, with a name that one.
+    """
+
+    digest: str
+    tools: Mapping[str, Mapping[str, Any]]
+    choice: str = ""
+
+    @property
+    def counted(self) -> str:
+        return json.dumps(dict(self.tools))
+
+
+ANSWER = "answer"
+"""The tool by whose call a model gives a structured answer, where it has no better way."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputForm:
+    """The JSON Schema that an answer shall fit; `digest` names it."""
+
+    digest: str
+    schema: Mapping[str, Any]
+
+    @property
+    def counted(self) -> str:
+        return json.dumps(dict(self.schema))
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a model writes its answer. The arguments of its card decide what is None or empty here."""
+    """How a model answers. The arguments of its card decide what is None or empty here."""
 
     temperature: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
     stop: Sequence[str] = ()
+    offer: ToolOffer | None = None
+    """The tools that it may call."""
+    form: OutputForm | None = None
+    """The structure that its answer shall have."""
+
+    @property
+    def beyond(self) -> tuple[ToolOffer | OutputForm, ...]:
+        """What it reads beyond the messages."""
+        return tuple(each for each in (self.offer, self.form) if each)
 
 
 AS_ON_ITS_CARD = Sampling()
@@ -74,6 +146,10 @@ class Reply:
     confidence: float | None = None
     waited_seconds: float = 0.0
     uncounted_tokens: int = 0
+    calls: tuple[ToolCall, ...] = ()
+    native: dict[str, Any] | None = None
+    cached_tokens: int = 0
+    """How many tokens of the prompt its provider had in its cache."""
 
     @property
     def tokens(self) -> int:
@@ -82,14 +158,20 @@ class Reply:
 
 def merge_messages(messages: Sequence[Message]) -> list[Message]:
     """The same conversation in the form every provider accepts: at most one system message, which is first; then the
-    others, none of them empty and no two of one speaker in a row."""
+    others, none of them empty and no two of one speaker in a row. Calls and their results stay as they are."""
     merged: list[Message] = []
-    for message in sorted((each for each in messages if each.text.strip()), key=lambda each: each.role != "system"):
-        if merged and merged[-1].role == message.role:
+    said = (each for each in messages if each.text.strip() or not each.is_plain)
+    for message in sorted(said, key=lambda each: each.role != "system"):
+        if merged and merged[-1].role == message.role and merged[-1].is_plain and message.is_plain:
             merged[-1] = Message(message.role, f"{merged[-1].text}\n\n{message.text}")
         else:
             merged.append(message)
     return merged
+
+
+def prompt_texts(messages: Iterable[Message], beyond: Iterable[ToolOffer | OutputForm]) -> list[str]:
+    """All that a model reads, as texts whose tokens can be counted: also tools, and the form of the answer."""
+    return [*(message.counted for message in messages), *(each.counted for each in beyond)]
 
 
 async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS_ON_ITS_CARD) -> Reply:
@@ -100,7 +182,7 @@ async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS
     """
     chat, langchain = model.chat, _langchain()
     options = _options(model, sampling)
-    prompt = langchain.to_messages((message.role, message.text) for message in messages)
+    prompt = langchain.to_messages(_prompted(model, messages, sampling), class_of(chat))
     started = time.perf_counter()
     with _explained(model):
         async with asyncio.timeout(model.card.timeout_seconds):
@@ -111,7 +193,7 @@ async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS
             else:
                 answer = await chat.ainvoke(prompt, **options)
         _expect_short(model, len(str(answer.text)))
-        return _reply(model, answer, _own_count(messages, answer, sampling), time.perf_counter() - started)
+        return _reply(model, answer, messages, sampling, time.perf_counter() - started)
 
 
 async def stream(
@@ -121,7 +203,7 @@ async def stream(
 
     Everything else is as with `ask`. A failure may come after some pieces.
     """
-    prompt = _langchain().to_messages((message.role, message.text) for message in messages)
+    prompt = _langchain().to_messages(_prompted(model, messages, sampling), class_of(model.chat))
     whole: AIMessageChunk | None = None
     took, length = 0.0, 0
     async with aclosing(model.chat.astream(prompt, **_options(model, sampling))) as pieces:  # type: ignore[type-var]
@@ -143,7 +225,7 @@ async def stream(
         problem = f"model {shown(model.name)} gave no answer: found an empty stream"
         raise ModelUnavailable(problem, "transient", paid=True)
     with _explained(model):
-        reply = _reply(model, whole, _own_count(messages, whole, sampling), took)
+        reply = _reply(model, whole, messages, sampling, took)
     yield reply
 
 
@@ -169,7 +251,38 @@ def _options(model: Model, sampling: Sampling) -> dict[str, Any]:
         "seed": sampling.seed if "seed" in type(model.chat).model_fields else None,
         "stop": list(sampling.stop) or None,
     }
-    return {name: value for name, value in options.items() if value is not None}
+    return {**{name: value for name, value in options.items() if value is not None}, **_bound(model, sampling)}
+
+
+def _bound(model: Model, sampling: Sampling) -> dict[str, Any]:
+    """The arguments that offer tools and ask for a structure, prepared once for each model."""
+    offer, form = sampling.offer, sampling.form
+    if not sampling.beyond:
+        return {}
+    key = (offer.digest if offer else "", offer.choice if offer else "", form.digest if form else "")
+    if key not in model.bound:
+        way, langchain = model.output_way if form else "", _langchain()
+        schema = langchain.native_form(model.chat, form) if form and way == "native" else {}
+        if form and way == "tool":
+            tools = offer.tools if offer else {}
+            choice = ANSWER if not tools or (offer and offer.choice) else "any"
+            answer = {"about": "Give your final answer.", "parameters": form.schema}
+            offer = ToolOffer(form.digest, {**tools, ANSWER: answer}, choice)
+        model.bound[key] = {**(langchain.bound_tools(model.chat, offer) if offer else {}), **schema}
+    return model.bound[key]
+
+
+def _prompted(model: Model, messages: Sequence[Message], sampling: Sampling) -> Sequence[Message]:
+    """The messages, with the form of the answer at their end for a model that must be told in words."""
+    if sampling.form is None or model.output_way != "prompted":
+        return messages
+    text = f"Answer with JSON alone, which fits this JSON Schema:\n{sampling.form.counted}"
+    return merge_messages([*messages, Message("user", text)])
+
+
+def class_of(chat: object) -> str:
+    """The class of a live model: its `native` parts go back to the same one only."""
+    return f"{type(chat).__module__}.{type(chat).__qualname__}"
 
 
 @contextmanager
@@ -193,15 +306,19 @@ def _explained(model: Model) -> Iterator[None]:
         ) from error
 
 
-def _reply(model: Model, answer: AIMessage, own: Usage, latency: float) -> Reply:
-    """The answer with what it took, `own` being our own count. Whatever a provider says, no answer is lost here."""
+def _reply(model: Model, answer: AIMessage, messages: Sequence[Message], sampling: Sampling, latency: float) -> Reply:
+    """The answer with what it took. Whatever a provider says, no answer is lost here."""
     metadata, usage = answer.response_metadata, read_usage(answer.usage_metadata)
-    own = Usage() if model.is_here else own
+    own = Usage() if model.is_here else _own_count(messages, answer, sampling)
     usage = usage and usage.at_least(own)
     cost = _cost(model, usage, own, metadata)
     seconds = read_number(metadata.get("latency_seconds"))
+    calls = _langchain().calls_of(answer)
+    form = next((each for each in calls if each.tool == ANSWER), None) if sampling.form else None
+    calls = () if form else calls
+    text = str(answer.text) if form is None else form.unreadable or json.dumps(form.arguments, ensure_ascii=False)
     return Reply(
-        text=str(answer.text),
+        text=text,
         usage=usage or Usage(),
         cost_usd=cost or 0.0,
         latency_seconds=latency if seconds is None else float(min(seconds, MOST_SECONDS)),
@@ -209,12 +326,20 @@ def _reply(model: Model, answer: AIMessage, own: Usage, latency: float) -> Reply
         finish_reason=str(metadata.get("finish_reason") or metadata.get("stop_reason") or ""),
         cost_known=cost is not None,
         confidence=_confidence(metadata.get("logprobs")),
+        calls=calls,
+        native=_langchain().native_of(answer, class_of(model.chat)) if calls else None,
+        cached_tokens=_cached_tokens(answer),
     )
+
+
+def _cached_tokens(answer: AIMessage) -> int:
+    usage: Mapping[str, Any] = answer.usage_metadata or {}
+    return read_count((usage.get("input_token_details") or {}).get("cache_read")) or 0
 
 
 def _own_count(messages: Sequence[Message], answer: AIMessage, sampling: Sampling) -> Usage:
     """Our own count of the texts; of the answer no more than was asked for."""
-    read, written = counted_tokens(*(message.text for message in messages)), counted_tokens(str(answer.text))
+    read, written = counted_tokens(*prompt_texts(messages, sampling.beyond)), counted_tokens(str(answer.text))
     return Usage(read, written if sampling.max_tokens is None else min(written, sampling.max_tokens))
 
 
@@ -239,5 +364,5 @@ def _confidence(logprobs: Any) -> float | None:
 
 @cache
 def _langchain() -> Any:
-    """`models.langchain`, loaded with the first call: it takes half a second, and a strict replay needs none."""
-    return import_module("seedbed.models.langchain")
+    """Our module of LangChain, loaded with the first call: it takes half a second, and a strict replay needs none."""
+    return import_module("seedbed.models.langchain.messages")

@@ -15,8 +15,10 @@ from seedbed import plugins
 from seedbed.errors import Problem, shown
 from seedbed.playbooks.conditions import Until, earliest
 from seedbed.playbooks.loading import leaves
-from seedbed.playbooks.prompts import placeholders
+from seedbed.playbooks.prompts import fields, placeholders
 from seedbed.playbooks.rules import LISTS, locks
+from seedbed.playbooks.steps.schemas import field_problems
+from seedbed.playbooks.steps.tool_use import tool_problems
 from seedbed.playbooks.values import is_number
 
 EXPECTED = {
@@ -189,6 +191,7 @@ class _DocumentCheck:
         yield from self.demo_problems()
         yield from self.locked_problems()
         yield from self.rule_problems()
+        yield from tool_problems(self.document, ((path, step) for path, step, _ in self.steps))
 
     def step_problems(self) -> Iterator[Problem]:
         paths: dict[object, str] = {}
@@ -299,7 +302,12 @@ class _DocumentCheck:
     def prompt_problems(self) -> Iterator[Problem]:
         texts = [(f"{path}.prompt", step.get("prompt"), group) for path, step, group in self.steps]
         texts += [(f"roles.{name}.system", _mapping(role).get("system"), 0) for name, role in self.roles.items()]
+        outputs = {str(step.get("name")): step.get("output") for _, step, _ in self.steps}
         for path, text, group in texts:
+            if isinstance(text, str):
+                yield from field_problems(path, text, outputs)
+                early = (each for each in fields(text) if outputs.get(each.name) and self.group_of[each.name] >= group)
+                yield from (Problem(path, str(each), f"an earlier step: {self.before(group)}") for each in early)
             for placeholder in placeholders(text) if isinstance(text, str) else ():
                 if placeholder.name in self.group_of:
                     if self.group_of[placeholder.name] >= group:
@@ -357,6 +365,7 @@ class _DocumentCheck:
         yield from (f"demos.{name}" for name in self._steps())
         for name, step in ((step.get("name"), step) for _, step, _ in self.steps):
             yield f"steps.{name}.prompt"
+            yield f"steps.{name}.calls.at_most"
             if "until" in step:
                 yield f"steps.{name}.until.at_most"
 

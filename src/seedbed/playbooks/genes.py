@@ -17,6 +17,7 @@ from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks.conditions import MOST_ROUNDS, Until, fewest_rounds
 from seedbed.playbooks.playbook import MAX_TEXT, Parameter, Playbook, as_playbook
 from seedbed.playbooks.rules import locks
+from seedbed.playbooks.steps.tool_use import MOST_CALL_ROUNDS
 from seedbed.playbooks.values import is_number, thaw
 from seedbed.playbooks.word_diff import changed_parts, shared_words
 from seedbed.storage.store import Json, canonical
@@ -103,14 +104,16 @@ def flatten(playbook: Playbook) -> Json:
 def _leaves(content: Json) -> Iterator[tuple[str, Any]]:
     for key, value in content.items():
         match key:
-            case "roles" | "rules":
+            case "roles" | "rules" | "tools":
                 yield from _flat(key, value)
             case "steps":
                 yield "steps", [_names(item) for item in value]
                 for item in value:
                     for step in item.get("together", [item]):
-                        fields = {name: field for name, field in step.items() if name != "name"}
+                        fields = {name: field for name, field in step.items() if name not in ("name", "output")}
                         yield from _flat(f"steps.{step['name']}", fields)
+                        if "output" in step:  # a leaf as a whole: names of fields may be anything
+                            yield f"steps.{step['name']}.output", step["output"]
             case "demos":
                 for step, demos in value.items():
                     yield f"demos.{step}", demos
@@ -183,6 +186,7 @@ def _genes(playbook: Playbook) -> Iterator[Gene]:
             yield Gene(f"roles.{name}.model", "choice", role.model)
         if role.temperature is not None:
             yield Gene(f"roles.{name}.temperature", "number", role.temperature, 0, 2, span=2)
+    yield from _tool_genes(playbook)
     for step in playbook.all_steps():
         if playbook.steps:
             yield Gene(f"steps.{step.name}.prompt", "text", step.prompt)
@@ -196,6 +200,18 @@ def _genes(playbook: Playbook) -> Iterator[Gene]:
     for name, parameter in playbook.parameters.items():
         gene = _parameter_gene(f"parameters.{name}", playbook.parameter(name), parameter)
         yield _only_rising(gene, playbook) if name == playbook.threshold_parameter else gene
+
+
+def _tool_genes(playbook: Playbook) -> Iterator[Gene]:
+    """What models are told of tools, as far as the playbook says it, and how often they may call them."""
+    for name, text in playbook.tools.items():
+        yield Gene(f"tools.{name}.about", "text", text.about)
+        for argument, words in text.arguments.items():
+            yield Gene(f"tools.{name}.arguments.{argument}", "text", words)
+    for step in playbook.all_steps():
+        if step.calls:
+            path, most = f"steps.{step.name}.calls.at_most", MOST_CALL_ROUNDS
+            yield Gene(path, "integer", step.calls.at_most, 1, most, span=most - 1)
 
 
 def _rounds_gene(path: str, until: Until) -> Gene:

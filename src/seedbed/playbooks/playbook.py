@@ -31,7 +31,9 @@ from seedbed.playbooks import checking, loading
 from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import ArgumentTest, Permission, Rules, Taken, rule_text
-from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw
+from seedbed.playbooks.steps.schemas import REPAIRS, expand_outputs
+from seedbed.playbooks.steps.tool_use import CallLimits, ToolText
+from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw, tidy
 from seedbed.storage.store import Digest, Json, digest, short
 
 MAX_TEXT = 200_000
@@ -45,7 +47,7 @@ Scalar: TypeAlias = bool | Number | Text
 
 
 class Role(Frozen):
-    """One speaker: its instructions and its model, by name or by what it needs."""
+    """One speaker: its instructions, its model, by name or by what it needs, and the tools that it may call."""
 
     system: Text = ""
     model: Text | None = None
@@ -54,6 +56,7 @@ class Role(Frozen):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     stop: tuple[Text, ...] = ()
+    tools: tuple[Text, ...] = ()
 
 
 class Context(Frozen):
@@ -80,7 +83,8 @@ class Opens(Frozen):
 class Step(Frozen):
     """One planned answer: which role, which prompt, and which other earlier steps it sees.
 
-    Its own `needs`, `prefer` and limit of cost override those of the role. The step is skipped unless `when` holds.
+    Its own `needs`, `prefer`, `tools` and limit of cost override those of the role. The step is skipped unless `when`
+    holds. Its answer fits the JSON Schema `output`, if there is one, after at most so many turns of `repair`.
     """
 
     name: StepName
@@ -91,6 +95,10 @@ class Step(Frozen):
     when: Condition | None = None
     until: Until | None = None
     opens: Opens | None = None
+    tools: tuple[Text, ...] | None = None
+    calls: CallLimits | None = None
+    output: Annotated[dict[str, Any], AfterValidator(freeze)] | None = None
+    repair: Annotated[int, Field(ge=0, le=10)] = REPAIRS
     needs: tuple[ItemName, ...] = ()
     prefer: Text | None = None
     quality: Literal["balanced", "maximum"] | None = None
@@ -140,6 +148,7 @@ class Playbook(Frozen):
     """
 
     inputs: tuple[StepName, ...] = ()
+    tools: Annotated[dict[ItemName, ToolText], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
     roles: Annotated[dict[ItemName, Role], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
     steps: tuple[StepOrTogether, ...] = ()
     demos: Annotated[dict[StepName, tuple[Demo, ...]], AfterValidator(ReadOnly)] = Field(default_factory=ReadOnly)
@@ -165,7 +174,8 @@ class Playbook(Frozen):
         cls, document: object, source: str, lines: Mapping[str, str], known_problems: Iterable[Problem]
     ) -> Playbook:
         playbook: Playbook | None = None
-        problems = checking.problems(document)
+        document, wrong_outputs = expand_outputs(document)
+        problems = [*wrong_outputs, *checking.problems(document)]
         try:
             text = json.dumps(_expand_parameters(document), allow_nan=False)
             playbook = cls.model_validate_json(text, context=CHECKED)
@@ -204,7 +214,7 @@ class Playbook(Frozen):
 
     def content(self) -> Json:
         """The document that the digest covers: all but `meta`, without fields at their default."""
-        content: Json = _tidy(self.model_dump(mode="json", exclude_defaults=True, exclude={"meta"}))
+        content: Json = tidy(self.model_dump(mode="json", exclude_defaults=True, exclude={"meta"}))
         return content
 
     def document(self) -> Json:
@@ -240,6 +250,20 @@ class Playbook(Frozen):
     def all_steps(self) -> Iterator[Step]:
         for group in self.plan:
             yield from group
+
+    def tools_of(self, step: Step) -> tuple[str, ...]:
+        """The names and patterns of the tools of a step: its own, or those of its role."""
+        return self.roles[step.role].tools if step.tools is None else step.tools
+
+    @property
+    def named_tools(self) -> frozenset[str]:
+        """The tools that its steps may call."""
+        return frozenset(name for step in self.all_steps() for name in self.tools_of(step))
+
+    @property
+    def uses_tools(self) -> bool:
+        """Whether its runs may call tools: a program may call any, a dialogue those that it names."""
+        return self.program is not None or bool(self.named_tools)
 
     @property
     def opened(self) -> frozenset[Digest]:
@@ -359,22 +383,15 @@ def _known_keys(location: tuple[int | str, ...]) -> Iterable[str]:
     """The keys that are allowed where pydantic met an unknown one."""
     names = [part for part in location[:-1] if isinstance(part, str)]
     owners: dict[str, type[BaseModel]] = {"roles": Role, "parameters": Parameter, "demos": Demo, "rules": Rules}
+    owners["tools"] = ToolText
     owner: type[BaseModel] = Playbook
     if names[:1] == ["rules"] and len(location) > 2:
         return ArgumentTest.model_fields
     if names:
         inner: dict[str, type[BaseModel]] = {"until": Until, "when": Condition, "opens": Opens, "context": Context}
+        inner["calls"] = CallLimits
         places = [inner[name] for name in names if name in inner and names[0] == "steps"]
         owner = places[0] if places else owners.get(names[0], Step)
         if owner is Until and names[-1] in ("all", "any"):
             owner = StopRule
     return owner.model_fields
-
-
-def _tidy(value: Any) -> Any:
-    """Write 2.0 as 2, as people would."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _tidy(item) for key, item in value.items()}
-    return [_tidy(item) for item in value] if isinstance(value, list) else value

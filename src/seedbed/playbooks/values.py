@@ -69,3 +69,12 @@ def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from texts(item, f"{path}[{index}]")
+
+
+def tidy(value: Any) -> Any:
+    """Write 2.0 as 2, as people would."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: tidy(item) for key, item in value.items()}
+    return [tidy(item) for item in value] if isinstance(value, list) else value

@@ -8,6 +8,7 @@ from seedbed.errors import Problem, shown
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.prompts import literals, placeholders
 from seedbed.playbooks.rules import action_of, disguise, matches, names, rule_text
+from seedbed.playbooks.steps.tool_use import chosen
 from seedbed.plugins import suggestion
 
 
@@ -57,3 +58,15 @@ def foreign_program(playbook: Playbook, programs: Collection[str]) -> Iterator[P
     if programs and playbook.program and not any(matches(each, playbook.program) for each in programs):
         remedy = "Read its code, then add it under programs in the workspace file."
         yield Problem("program", playbook.program, f"one of: {', '.join(programs)}", remedy)
+
+
+def unknown_tools(playbook: Playbook, tools: Collection[str]) -> Iterator[Problem]:
+    """Tools that a playbook names and that are not there."""
+    named = {f"roles.{name}.tools": role.tools for name, role in playbook.roles.items()}
+    named |= {f"steps.{step.name}.tools": step.tools or () for step in playbook.all_steps()}
+    for path, patterns in named.items():
+        for pattern in patterns:
+            if not chosen([pattern], tools):
+                known = ", ".join(sorted(tools)) or "none"
+                remedy = suggestion(pattern, tools) or "Add it under tools in the workspace file."
+                yield Problem(path, shown(pattern), f"one of the tools: {known}", remedy)

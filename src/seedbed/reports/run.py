@@ -111,12 +111,13 @@ def _task(run: Run) -> list[PagePart]:
 
 def _turn(turn: Turn) -> list[PagePart]:
     messages: list[PagePart] = []
-    for speaker, text in turn.messages:
+    for speaker, text, *_ in turn.messages:
         messages += [Prose(speaker), Verbatim(text, "text")]
     heading = f"{turn.step or turn.role} · {turn.role} · {turn.model}"
     prompt = [Fold("Prompt", messages)] if messages else []
-    answer = Verbatim(turn.text) if turn.text.strip() else Prose("No text.")
-    return [*section(heading, *map(Prose, turn.notices), answer, *prompt)]
+    requested = [Verbatim(f"{each['tool']} {canonical(each['arguments'])}", "text") for each in turn.calls]
+    answer = [Verbatim(turn.text)] if turn.text.strip() else [] if requested else [Prose("No text.")]
+    return [*section(heading, *map(Prose, turn.notices), *answer, *requested, *prompt)]
 
 
 def _table(heading: str, heads: Sequence[str], rows: Sequence[TableRow]) -> list[PagePart]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Any, Literal, get_args
 
-from seedbed.errors import Problem, RunError, SettingsError, shown
+from seedbed.errors import NotFound, Problem, RunError, SettingsError, shown
 from seedbed.runs.history import ends_of, entries_of, start_of
+from seedbed.runs.messages import to_compare
 from seedbed.storage.store import Fact, Json, Store
 
 ReplayLabel = Literal["exact", "substituted", "live", "missed"]
@@ -112,6 +114,8 @@ class Cassette:
         self.inputs: Json = start.body["inputs"]
         self.seed: int = start.body["seed"]
         self.models: Json = start.body["models"]
+        self.toolset: Json = {}
+        """The tools that the run was offered, as content."""
         self._parameters = parameters
         self._child_start = child_start
         self._entries: dict[tuple[str, str, str, int], CassetteEntry] = {}
@@ -123,7 +127,10 @@ class Cassette:
     def load(cls, store: Store, run: str, parameters: StepParameters) -> Cassette:
         """The recording of a run. Raises NotFound."""
         facts = (fact for kind in ANSWERS for fact in entries_of(store, run, kind))
-        cassette = cls(start_of(store, run), facts, parameters, partial(start_of, store))
+        start = start_of(store, run)
+        cassette = cls(start, facts, parameters, partial(start_of, store))
+        with suppress(NotFound):
+            cassette.toolset = store.get(start.body["toolset"]) if "toolset" in start.body else {}
         for end in ends_of(store, run):
             cassette.latency_seconds = end.body["latency_seconds"]
         return cassette
@@ -213,10 +220,10 @@ class Cassette:
             name = parameters.pop("model", None) or self.routed_model(entry)
             if now.get("wish") is None:  # a model is named now, so it does not matter how the other one was chosen
                 parameters["wish"] = None
-            messages = [{"speaker": speaker, "text": text} for speaker, text in body["messages"]]
+            messages = to_compare(body["messages"])
             model = self.models.get(name or "") or {"unknown": name}
             request = {"role": body["role"], "messages": messages, "model": model, **parameters}
-            request["seed"] = body["seed"]
+            request |= {"seed": body["seed"], **{name: body[name] for name in ("toolset", "options") if body.get(name)}}
         elif entry.kind == "call":
             request = {"arguments": body["arguments"]}
         elif entry.kind == "decision":

@@ -98,7 +98,7 @@ class Claims:
         self.number = 0
         """Of the last claim that this worker knows of. The start of a run is its claim 0."""
         self.announced: dict[str, Announced] = {}
-        self.stopped: SeedbedError | None = None
+        self.stopped: Exception | None = None
         self.held = False
         """Whether others may see that this worker has the run."""
         self._sure = True

@@ -27,6 +27,9 @@ _TRY = re.compile(r"@\d+$")
 START_FIELDS = ("inputs", "seed", "models", "parent", "max_cost_usd")
 """The conditions of a run, stored when it starts."""
 
+TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
+"""The fields of turns and failures that count tokens."""
+
 LATEST_TURNS = 2_000
 """How many of the latest turns the speed of models is measured by."""
 
@@ -140,3 +143,16 @@ def _speed(turns: Sequence[Mapping[str, Any]]) -> Json:
         "slowest_seconds": seconds[math.ceil(0.95 * len(seconds)) - 1],
         "tokens_per_second": sum(turn["completion_tokens"] for turn in turns) / total if total else None,
     }
+
+
+def paid_by_family(store: Store, run: str, number: int | None, tag: str | None) -> tuple[float, int]:
+    """The US dollars and tokens known to have been used by a run, whose start has that number, and all below it; if not
+    all entries were paid for, those with a tag were."""
+    family = {run}
+    # By the order in the store, not by the clock: a parent is stored before its children.
+    for start in store.facts(Query(kind="start", after=number)):
+        if start.body["parent"] in family:
+            family.add(start.key)
+    paid = (Query(kind=kind, subject=each, tag=tag) for each in family for kind in ("turn", "failure"))
+    bodies = [fact.body for query in paid for fact in store.facts(query)]
+    return sum(float(body["cost_usd"]) for body in bodies), sum(int(body.get(n, 0)) for body in bodies for n in TOKENS)

@@ -7,11 +7,25 @@ from dataclasses import replace
 from typing import Any, overload
 
 from seedbed.errors import StoreDamaged
-from seedbed.storage.store import Fact, Json
+from seedbed.storage.store import Fact, Json, canonical
 
-SpeakerText = tuple[str, str]
+SpeakerText = tuple[str, str] | tuple[str, str, Json]
+"""A speaker and a text. What a message is beside its text comes third: the `calls` of tools that an assistant asks for,
+with what is `native` to its provider; or the `call` that a tool answers, and whether it `failed`."""
 
-UNSAID: Json = {"confidence": None, "notices": [], "uncounted_tokens": 0, "unpriced": 0, "waited_seconds": 0.0}
+UNSAID: Json = {
+    "confidence": None,
+    "notices": [],
+    "uncounted_tokens": 0,
+    "unpriced": 0,
+    "waited_seconds": 0.0,
+    "calls": [],
+    "toolset": "",
+    "options": {},
+    "value": None,
+    "native": None,
+    "cached_tokens": 0,
+}
 """The fields of a turn that are stored only where they say something."""
 
 QUOTED = 40
@@ -41,8 +55,8 @@ class Messages(Sequence[SpeakerText]):
     @classmethod
     def of(cls, messages: Iterable[SpeakerText]) -> Messages:
         last = None
-        for speaker, text in messages:
-            last = _Node(last, (speaker, text), "")
+        for message in messages:
+            last = _Node(last, message, "")
         return cls(last)
 
     def __iter__(self) -> Iterator[SpeakerText]:
@@ -88,7 +102,7 @@ class MessageHistory:
     """
 
     def __init__(self) -> None:
-        self._nodes: dict[tuple[_Node | None, SpeakerText], _Node] = {}
+        self._nodes: dict[tuple[_Node | None, SpeakerText | str], _Node] = {}
         self._turns: dict[str, _Node] = {}
         self._endings: dict[str, str] = {}
         """The turn of each answer that may be quoted, by how it ends."""
@@ -98,7 +112,7 @@ class MessageHistory:
         name = _name(key)
         last = self._walk(body["messages"], name)
         answer = str(body["text"])
-        self._turns[name] = self._next(last, ("assistant", answer), name)
+        self._turns[name] = self._next(last, _answer(body), name)
         if len(answer) >= QUOTED:
             self._endings[answer[-QUOTED:]] = name
 
@@ -110,7 +124,7 @@ class MessageHistory:
         """The body of a turn as it is stored: without what earlier turns have, and without what says nothing."""
         node = None
         for message in body["messages"]:
-            known = self._nodes.get((node, (*message,)))
+            known = self._nodes.get((node, _words(message)))
             if known is None:
                 break
             node = known
@@ -119,7 +133,7 @@ class MessageHistory:
         if node:
             stored["after"] = [after, node.place]
         fresh = body["messages"][node.place if node else 0 :]
-        return {**stored, "messages": [self._cite(each[0], each[1], after) for each in fresh]}
+        return {**stored, "messages": [self._cite(after, *each) for each in fresh]}
 
     def restore(self, key: str, stored: Json) -> Json:
         """The whole body of a stored turn, which is added. Raises StoreDamaged."""
@@ -135,13 +149,17 @@ class MessageHistory:
         while node and node.place > shared:
             node = node.before
         cited = [
-            [each[0], each[1] + "".join(self._answer(turn or after).message[1] for turn in each[2:])]
+            each
+            if isinstance(each[-1], dict)
+            else [each[0], each[1] + "".join(self._answer(turn or after).message[1] for turn in each[2:])]
             for each in stored["messages"]
         ]
         return {**body, "messages": [*map(list, Messages(node)), *cited]}
 
-    def _cite(self, speaker: str, text: str, after: str) -> list[str]:
+    def _cite(self, after: str, speaker: str, text: str, *more: Json) -> list[Any]:
         """A message as it is stored, in a turn after that one."""
+        if more:
+            return [speaker, text, *more]
         turn = self._endings.get(text[-QUOTED:])
         if turn and text.endswith(answer := self._turns[turn].message[1]):
             return [speaker, text.removesuffix(answer), "" if turn == after else turn]
@@ -152,17 +170,60 @@ class MessageHistory:
             raise StoreDamaged(f"a turn goes on from {turn}, which is not there. Restore the store from a copy")
         return self._turns[turn]
 
-    def _walk(self, messages: Iterable[Sequence[str]], turn: str) -> _Node | None:
+    def _walk(self, messages: Iterable[Sequence[Any]], turn: str) -> _Node | None:
         node = None
-        for speaker, text in messages:
-            node = self._next(node, (speaker, text), turn)
+        for message in messages:
+            node = self._next(node, message, turn)
         return node
 
-    def _next(self, node: _Node | None, message: SpeakerText, turn: str) -> _Node:
-        known = self._nodes.get((node, message))
+    def _next(self, node: _Node | None, message: Sequence[Any], turn: str) -> _Node:
+        place = node, _words(message)
+        known = self._nodes.get(place)
         if known is None:
-            known = self._nodes[node, message] = _Node(node, message, turn)
+            known = self._nodes[place] = _Node(node, (*message,), turn)
         return known
+
+
+def _words(message: Sequence[Any]) -> SpeakerText | str:
+    """What tells a message from others."""
+    return (message[0], message[1]) if len(message) == 2 else canonical(message)
+
+
+def _answer(body: Json) -> SpeakerText:
+    """The answer of a turn as the message that it is for later turns."""
+    more = {name: body[name] for name in ("calls", "native") if body.get(name)}
+    return ("assistant", str(body["text"]), more) if more else ("assistant", str(body["text"]))
+
+
+def without_quotes(stored: Sequence[Any]) -> SpeakerText:
+    """A message as it is stored, without the answers that it quotes."""
+    return (stored[0], stored[1], stored[2]) if isinstance(stored[-1], dict) else (stored[0], stored[1])
+
+
+def to_compare(messages: Iterable[Sequence[Any]]) -> list[Json]:
+    """Messages as documents by which requests are compared. The ids of calls, which are another time others, become
+    ordinals; what is native to a provider is left out."""
+    documents, ordinals = [], dict[str, int]()
+    for speaker, text, *more in messages:
+        document: Json = {"speaker": speaker, "text": text}
+        for details in more:
+            for each in details.get("calls", ()):
+                ordinals[each["id"]] = len(ordinals) + 1
+                document.setdefault("calls", []).append({**each, "id": ordinals[each["id"]]})
+            if "call" in details:
+                document |= {"call": ordinals.get(details["call"], 0), "failed": details.get("failed", False)}
+        documents.append(document)
+    return documents
+
+
+def from_compared(document: Json) -> list[Any]:
+    """The message that a document compares, with ordinals as the ids of calls."""
+    more = {name: value for name, value in document.items() if name not in ("speaker", "text")}
+    if "calls" in more:
+        more["calls"] = [{**each, "id": str(each["id"])} for each in more["calls"]]
+    if "call" in more:
+        more["call"] = str(more["call"])
+    return [document["speaker"], document["text"], *([more] if more else [])]
 
 
 def whole_turns(turns: Iterable[Fact]) -> Iterator[Fact]:

@@ -20,6 +20,7 @@ from seedbed.runs.claims import ENDING, Claims, announced_calls, claims_of
 from seedbed.runs.history import (
     ENTRIES,
     ends_of,
+    paid_by_family,
     recall,
     request_of,
     start_of,
@@ -29,14 +30,12 @@ from seedbed.runs.history import (
 )
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import MessageHistory
+from seedbed.runs.request_keys import RequestKeys
 from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunStatus, Turn
 from seedbed.runs.run_start import RunStart, conditions, json_copy
 from seedbed.storage.off_loop import off_loop
-from seedbed.storage.store import Fact, Json, Query, Store, canonical, child_id, digest, new_id, short
+from seedbed.storage.store import Digest, Fact, Json, Query, Store, canonical, child_id, digest, new_id, short
 from seedbed.telemetry import RunEnded, RunStarted, emit, listeners
-
-TOKENS = ("prompt_tokens", "completion_tokens", "uncounted_tokens", "tokens")
-"""The fields of turns and failures that count tokens."""
 
 PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 20, 20)
 """How many seconds to wait for a lost store before the result of a call that changed the world is given up."""
@@ -95,7 +94,10 @@ class Recorder:
         self._history = MessageHistory()
         self._again: dict[str, str] = {}
         """The keys of reading calls that failed and are tried again, with the keys of their next tries."""
-        self._requests: Counter[str] = Counter()
+        self.keys = RequestKeys(self.id)
+        self.toolset: Digest | None = None
+        """The tools that it may call, as content."""
+        self._stored: set[Digest] = set()
 
     @classmethod
     def resume(cls, journal: Journal, run: str, *, by: str, complete: bool = False) -> Self:
@@ -164,15 +166,7 @@ class Recorder:
     @property
     def paid_before(self) -> tuple[float, int]:
         """The US dollars and tokens known to have been used by this run and all below it, ended or not."""
-        store, family = self._journal.store, {self.id}
-        # By the order in the store, not by the clock: a parent is stored before its children.
-        for start in store.facts(Query(kind="start", after=self._number)):
-            if start.body["parent"] in family:
-                family.add(start.key)
-        paid = (Query(kind=kind, subject=run, tag=self._paid_tag) for run in family for kind in ("turn", "failure"))
-        bodies = [fact.body for query in paid for fact in store.facts(query)]
-        tokens = sum(int(body.get(name, 0)) for body in bodies for name in TOKENS)
-        return sum(float(body["cost_usd"]) for body in bodies), tokens
+        return paid_by_family(self._journal.store, self.id, self._number, self._paid_tag)
 
     async def start(self) -> None:
         """Accept the run: from here on it can be resumed. Raises RunTaken if another worker has accepted it."""
@@ -184,6 +178,7 @@ class Recorder:
                 raise self.claims.stop(RunTaken(f"{done}; expected one that was interrupted or failed"))
         else:
             body = {**self._start, "seedbed": _version(), "worker": self._journal.worker}
+            body |= {"toolset": self.toolset} if self.toolset else {}
             await self.claims.begin(self._add("start", self.id, self.playbook, body))
         emit(RunStarted(playbook=self.playbook, resumed=self.resumed))
 
@@ -206,9 +201,13 @@ class Recorder:
         StoreError if the store refuses an entry: every later request then raises it again.
         """
         self.claims.check()
-        key = self._key(kind, name, request)
+        key = self.keys.take(kind, name, request)
+        if key in self._known and kind == "turn":
+            body = self._history.expand(self._known[key])
+            self.keys.reserve(key, body["calls"])
+            return body
         if key in self._known:
-            return self._history.expand(self._known[key]) if kind == "turn" else self._known[key]
+            return self._known[key]
         began = time.perf_counter()
         body = await (self.claims.once(key, name, json_copy(request), work) if risky else work())
         seconds = body.get("latency_seconds", time.perf_counter() - began)
@@ -226,7 +225,16 @@ class Recorder:
                 body = self._history.expand(recorded.body) if kind == "turn" else recorded.body
         if kind == "turn":  # only now can others go on from it
             self._history.add(key, body)
+            self.keys.reserve(key, body.get("calls", ()))
         return body
+
+    async def store_content(self, kind: str, body: Json) -> Digest:
+        """The digest of content that an entry names, which is stored first."""
+        named = digest(kind, body)
+        if named not in self._stored:
+            await off_loop(self._journal.store.put, kind, body)
+            self._stored.add(named)
+        return named
 
     def add_turn(self, body: Json) -> Turn:
         """Add a recorded turn to the run."""
@@ -239,17 +247,7 @@ class Recorder:
 
     def next_child(self, step: str, request: object) -> str:
         """The id of the next run below this one with this content: the same whenever this one is resumed."""
-        return child_id(self.id, self._key("child", step, request))
-
-    def next_key(self, kind: str, name: str, request: object) -> str:
-        """The key of the next request with this content."""
-        place = f"{self.id}/{kind}/{name}/{digest('request', request)[3:19]}"
-        return f"{place}/{self._requests[place] + 1}"
-
-    def _key(self, kind: str, name: str, request: object) -> str:
-        key = self.next_key(kind, name, request)
-        self._requests[key.rpartition("/")[0]] += 1
-        return key
+        return child_id(self.id, self.keys.take("child", step, request))
 
     async def record_failure(self, failure: Failure) -> None:
         """Store what was paid for a turn without an answer. The turn is asked again when the run is resumed."""
@@ -266,7 +264,7 @@ class Recorder:
 
         A child that fails is stored too, with its cost; one that was not completed is resumed with this run.
         """
-        key = first = self._key("child", step, request)
+        key = first = self.keys.take("child", step, request)
         tries = count(2)
         while key in self._known and self._known[key]["status"] != "completed":
             key = f"{first}@{next(tries)}"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Missed, ReplayLabel, ReplayMode
 from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
+from seedbed.runs.messages import from_compared
 from seedbed.runs.recorder import Details, Recorder
 from seedbed.runs.run import Child, Run, RunStatus
 from seedbed.runs.run_start import RunStart, conditions, json_copy
@@ -142,7 +143,7 @@ class ReplayRecord(Recorder):
 
     def _next(self, kind: str, name: str, request: object) -> tuple[str, str, int]:
         """The key of the next request, the digest of its content, and how often that was requested, with this time."""
-        key = self.next_key(kind, name, request)
+        key = self.keys.next(kind, name, request)
         _, words, time = key.rsplit("/", 2)
         return key, words, int(time)
 
@@ -230,7 +231,7 @@ def _substitute(entry: CassetteEntry, request: Json, difference: Difference | No
         where = f": {difference.path} differs" if difference else ""
         notice = f"answered by turn {entry.place} of {entry.name} of run {short(cassette.run)}{where}"
         body |= {
-            "messages": [[each["speaker"], each["text"]] for each in request["messages"]],
+            "messages": [from_compared(each) for each in request["messages"]],
             "seed": request["seed"],
             "notices": [*body["notices"], notice],
         }

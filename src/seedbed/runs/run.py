@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from seedbed.documents import html_table
 from seedbed.errors import amount
 from seedbed.plugins import load, optional
+from seedbed.runs.messages import SpeakerText
 from seedbed.storage.store import Digest, Json, Store, canonical, short
 
 if TYPE_CHECKING:
@@ -38,12 +39,15 @@ class Turn(RunEntry):
     `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`; `notices` say what
     was not as planned, such as another model answering. `uncounted_tokens` is the most that was used besides the
     reported tokens: by attempts that failed, or where the provider reports none.
+
+    `calls` are the tools that it asks for, each with its id and arguments, of those in the content `toolset`. `value`
+    is a structured answer, `options` say how one was asked for.
     """
 
     step: str
     role: str
     model: str
-    messages: Sequence[tuple[str, str]]
+    messages: Sequence[SpeakerText]
     text: str
     prompt_tokens: int
     completion_tokens: int
@@ -56,25 +60,40 @@ class Turn(RunEntry):
     notices: tuple[str, ...] = ()
     uncounted_tokens: int = 0
     unpriced: int = 0
+    calls: tuple[Json, ...] = ()
+    toolset: str = ""
+    options: Json = field(default_factory=dict)
+    value: Any = None
+    native: Json | None = None
+    cached_tokens: int = 0
 
     @property
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens + self.uncounted_tokens
 
+    @property
+    def is_misfit(self) -> bool:
+        """Whether it is an answer that has not the structure that was asked for."""
+        return bool(self.options.get("schema")) and self.value is None and not self.calls
+
     def body(self) -> Json:
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return {**fields, "messages": [list(each) for each in self.messages], "notices": list(self.notices)}
+        lists = {"notices": list(self.notices), "calls": list(self.calls)}
+        return {**fields, "messages": [list(each) for each in self.messages], **lists}
 
     @classmethod
-    def from_body(cls, body: Json, messages: Sequence[tuple[str, str]] | None = None) -> Turn:
+    def from_body(cls, body: Json, messages: Sequence[SpeakerText] | None = None) -> Turn:
         """A turn from its body; `messages`, if given, are those of the body in a form that shares memory.
 
         From a body as it is stored, a turn has only the messages that no earlier turn has.
         """
         if messages is None:
-            messages = tuple((each[0], each[1]) for each in body["messages"])
+            messages = tuple(
+                (*each[:2], *(more for more in each[2:] if isinstance(more, dict))) for each in body["messages"]
+            )
         fields = {name: body[name] for name in cls.__slots__ if name in body}
-        return cls(**{**fields, "messages": messages, "notices": tuple(body.get("notices", ()))})
+        fields |= {name: tuple(body.get(name, ())) for name in ("notices", "calls")}
+        return cls(**{**fields, "messages": messages})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +110,11 @@ class Failure(RunEntry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(RunEntry):
-    """One use of a tool. One that `changes` the world is never repeated in a replay."""
+    """One use of a tool. One that `changes` the world is never repeated in a replay.
+
+    A model that asked for it did so in the turn of that key, under the id `call`. `how` it was done says if the tool
+    itself acted, or a stand-in.
+    """
 
     tool: str
     arguments: Json
@@ -99,6 +122,13 @@ class Call(RunEntry):
     error: str
     changes: bool
     latency_seconds: float
+    call: str = ""
+    turn: str = ""
+    how: Literal["real", "simulated", "sandbox"] = "real"
+
+    def body(self) -> Json:
+        unsaid = ("call", ""), ("turn", ""), ("how", "real")
+        return {name: value for name, value in asdict(self).items() if (name, value) not in unsaid}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +268,7 @@ class RunEvent:
     """An event of a turn under way, passed to `on_event`.
 
     A `piece` is the next part of the answer; `discarded` says why the pieces so far are void and the answer begins
-    again; `turn` is the whole turn, when it is done; `failed` says why there is none.
+    again; `turn` is the whole turn, when it is done; `failed` says why there is none; `call` is a tool's, when done.
     """
 
     run: str
@@ -251,3 +281,4 @@ class RunEvent:
     turn: Turn | None = None
     discarded: str = ""
     failed: str = ""
+    call: Call | None = None

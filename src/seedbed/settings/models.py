@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -31,6 +31,9 @@ def _expect_class(use: str) -> str:
     return use
 
 
+OutputWay = Literal["native", "tool", "prompted"]
+"""How a structured answer is asked for: by the provider's own JSON mode, as a call of a tool, or in words."""
+
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Skill = Annotated[float, Field(ge=0, le=1)]
 
@@ -41,6 +44,7 @@ class Card(Section):
     `then` names its fallbacks, in order. The two prices are for prompt and completion tokens; if absent, prices are
     looked up. An answer can take up to `timeout_seconds` in total. A call that takes longer than the share `hedge` of
     recent answers is sent a second time, which costs extra. `skill` rates the model on a type of task, from 0 to 1.
+    `output` says how it gives structured answers; default: as its provider declares.
 
     `args` never appear in `repr` or in error messages, since users may write a secret there instead of a reference.
     """
@@ -71,6 +75,7 @@ class Card(Section):
     tokens_per_minute: PositiveCount | None = None
     timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), Expected("a number above zero")] = 120.0
     hedge: Annotated[float, Field(ge=0.5, lt=1), Expected("a share of the answers, such as 0.95")] | None = None
+    output: Annotated[OutputWay, Expected("native, tool or prompted")] | None = None
 
     @property
     def class_path(self) -> str:

@@ -171,7 +171,8 @@ class _McpSession:
 
         takes_key = KEY in (tool.input_schema.get("properties") or {})
         about = tool.description or ""
-        return Tool(name, use, self._effect(tool), about, timeout_seconds=None, takes_key=takes_key)
+        effect, schema = self._effect(tool), tool.input_schema
+        return Tool(name, use, effect, about, timeout_seconds=None, takes_key=takes_key, schema=schema)
 
     def _effect(self, tool: mcp.types.Tool) -> Effect:
         """What the settings say, or else the server; a tool of which nobody says anything changes the world."""

@@ -18,13 +18,15 @@ from typing import Any, TypeVar
 
 from seedbed.errors import BudgetSpent, PlaybookError, Problem, RunError, RunTaken, SeedbedError, StoreError, shown
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.warnings import unknown_tools
 from seedbed.plugins import load, sources
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Run, RunStatus
 from seedbed.runs.worker_presence import performing
 from seedbed.stage.dialogue.dialogue import dialogue
+from seedbed.stage.replay import ReplayTools
 from seedbed.stage.stage import Stage
-from seedbed.stage.tools import Tool
+from seedbed.stage.tools import Tool, toolset
 from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Json, Query, Store, canonical, digest, now
 from seedbed.telemetry import within
@@ -190,6 +192,7 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
     ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
     with within(run=recorder.id), performing(recorder.id):
         try:
+            await _name_tools(stage)
             await recorder.start()
             try:
                 async with _in_time(stage.run_time):
@@ -211,6 +214,16 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
         finally:
             if recorder.claims.held:
                 await off_loop(recorder.claims.leave)
+
+
+async def _name_tools(stage: Stage) -> None:
+    """Let the start of a run name the tools that it may call. Raises PlaybookError for one that is not there."""
+    playbook, tools = stage.playbook, stage.toolbox
+    if not (playbook.uses_tools and (tools or playbook.named_tools)):
+        return
+    if not isinstance(tools, ReplayTools) and (unknown := list(unknown_tools(playbook, tools))):
+        raise PlaybookError(unknown)
+    stage.recorder.toolset = await stage.recorder.store_content("toolset", toolset(tools, tools, {}))
 
 
 def _expect_own(recorder: Recorder, error: Exception) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 
 from seedbed.errors import NotFound, RunError
@@ -13,8 +14,8 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Cassette
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord
-from seedbed.stage.model_choice import ModelRequirements, request_parameters
 from seedbed.stage.tools import Tool
+from seedbed.stage.turns.model_choice import ModelRequirements, request_parameters
 from seedbed.storage.store import Json
 
 
@@ -40,7 +41,7 @@ def load_cassette(library: Library, run: str) -> Cassette:
 
 
 class ReplayTools(dict[str, Tool]):
-    """The tools of a strict replay: those of the workspace, and those of the recording.
+    """The tools of a strict replay: those of the workspace, and those of the recording, as models were told of them.
 
     With MCP `servers` in the workspace file any name may be a tool: they are not started to ask them.
     """
@@ -50,6 +51,9 @@ class ReplayTools(dict[str, Tool]):
             name: Tool(name, refuse, "changes" if name in cassette.changing else "reads") for name in cassette.tools
         }
         super().__init__({**recorded, **known})
+        for name, described in cassette.toolset.items():
+            tool = self[name] if name in known else Tool(name, refuse, "changes" if described["changes"] else "reads")
+            self[name] = replace(tool, about=described["about"], schema=described["parameters"])
         self._servers = servers
 
     def __bool__(self) -> bool:

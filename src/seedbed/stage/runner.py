@@ -35,13 +35,14 @@ from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above, record_above
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import model_identities, shared_limits
-from seedbed.stage.model_choice import Spender, expect_arguments, expect_prices
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
 from seedbed.stage.simulated_tools import expect_simulated, permits, reaches_tools
-from seedbed.stage.stage import Stage, StageOptions
+from seedbed.stage.stage import Stage
+from seedbed.stage.stage_options import StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
+from seedbed.stage.turns.model_choice import Spender, expect_arguments, expect_prices
 from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Digest, Feed, Json, Query, Store, new_id
 
@@ -50,15 +51,13 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[[RunEvent], None]
 
-
 FIRST_LOOK_SECONDS = 0.02
 """When to check first for the end of a run that another worker performs; then less often, up to once a second."""
 
 
 @dataclass
 class Runner:
-    """Performs every run of a workspace: admits it when there is room, records it, counts it against the quota, and
-    gives it its models and tools."""
+    """Performs every run of a workspace: admits and records it, counts it against the quota, gives it its models."""
 
     settings: Settings
     store: Store
@@ -214,12 +213,12 @@ class Runner:
         return model_identities(self.models, playbook)
 
     def identity(self, playbook: Playbook) -> Json:
-        """All but the playbook that decides what its runs are: models, the source of its program and tools, what stands
-        in for tools, and rules beyond its own."""
+        """All but the playbook that decides what its runs are: models, source, tools and rules beyond its own."""
         identity = self.model_identities(playbook)
         listed = self._tool_sources.listed() if playbook.program else ()
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
+        identity |= self._tool_sources.identity(self.tools, playbook)
         if reaches_tools(playbook, self.library):
             if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
                 identity["stand-ins"] = simulated  # stored scores are found by this key
@@ -233,8 +232,9 @@ class Runner:
 
     async def expect_simulated(self, playbooks: Iterable[Playbook]) -> None:
         """Raises SettingsError if runs of these playbooks that are not live could change the world."""
-        if trying := [playbook for playbook in playbooks if not self._acts_for_real(playbook)]:
+        if reaching := [playbook for playbook in playbooks if reaches_tools(playbook, self.library)]:
             tools = (await self._tool_sources.load(self.tools)).values()
+            trying = [playbook for playbook in reaching if not self._acts_for_real(playbook)]
             expect_simulated(tool for tool in tools if any(permits(each, tool) for each in trying))
 
     async def _save(self, playbook: Playbook) -> None:
@@ -333,7 +333,7 @@ class Runner:
 
         If the run fails, what a replay missed is raised instead: it explains the failure.
         """
-        strict, reached = strict_record(recorder), has_program or playbook.program is not None
+        strict, reached = strict_record(recorder), has_program or playbook.uses_tools
         if not strict:
             expect_arguments(playbook, self.models.__getitem__)
             await self.stop.check()

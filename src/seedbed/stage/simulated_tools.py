@@ -12,6 +12,7 @@ from seedbed.errors import NotFound, Problem, SettingsError
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.rules.rule import names
+from seedbed.playbooks.steps.tool_use import chosen
 from seedbed.stage.bounds import bounds
 from seedbed.stage.tools import Tool, as_tool, takes_key
 
@@ -38,14 +39,17 @@ def lacks_simulation(tool: Tool) -> bool:
 
 
 def permits(playbook: Playbook, tool: Tool) -> bool:
-    """Whether a playbook, and all whose rules hold here, could ever let a tool act, whatever its arguments."""
+    """Whether a playbook could ever use a tool: a program any, a dialogue those that it names; and whether all whose
+    rules hold here could let it act, whatever its arguments."""
+    if not playbook.program and not playbook.opened and not chosen(playbook.named_tools, [tool.name]):
+        return False
     forbidden = (rule for each in (playbook, *bounds().playbooks) for rule in each.rules.never if isinstance(rule, str))
     return not any(names(rule, tool.name) for rule in forbidden)
 
 
 def reaches_tools(playbook: Playbook, library: Library) -> bool:
-    """Whether runs of a playbook may call tools: a dialogue calls none, but may open one that has a program."""
-    if playbook.program:
+    """Whether runs of a playbook may call tools, or runs that they open."""
+    if playbook.uses_tools:
         return True
     with suppress(NotFound):  # the run says so
         return any(reaches_tools(library.get(each), library) for each in playbook.opened)
@@ -96,7 +100,7 @@ def _simulated(tool: Tool, made: Mapping[Callable[[], Any], Any]) -> Tool:
 
 
 def _acting(tool: Tool, function: Callable[..., Any], acts: Literal["simulated", "sandbox"]) -> Tool:
-    return replace(tool, function=function, acts=acts, takes_key=takes_key(function))
+    return replace(tool, function=function, acts=acts, takes_key=takes_key(function), schema=tool.parameters)
 
 
 def _offered(name: str, sandbox: Any) -> Callable[..., Any]:

@@ -4,65 +4,48 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from seedbed.errors import ActionForbidden, InDoubt, PlaybookError, Problem, QuotaSpent, RunError, Stopped
-from seedbed.models.calling.fallback import Discard, ModelCall
+from seedbed.errors import (
+    ActionForbidden,
+    InDoubt,
+    PlaybookError,
+    Problem,
+    QuotaSpent,
+    RunError,
+    Stopped,
+    ToolFailed,
+)
+from seedbed.models.calling.fallback import ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
-from seedbed.models.chat import Message, Sampling
+from seedbed.models.chat import Message, Sampling, ToolOffer, prompt_texts
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission
+from seedbed.playbooks.steps.tool_use import chosen
 from seedbed.plugins import suggestion
 from seedbed.runs.cassette import CONFIRM
 from seedbed.runs.claims import idempotency_key
 from seedbed.runs.recorder import Recorder
-from seedbed.runs.run import Call, Child, Decision, Failure, Run, RunEvent, Turn
+from seedbed.runs.run import Call, Child, Decision, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
-from seedbed.stage.confirmation import Callback, Confirm, Nobody, Person, Questions
-from seedbed.stage.model_choice import ModelRequirements, Spender, choose_model, request_parameters
-from seedbed.stage.model_turns import emit_turn, turn_of
+from seedbed.stage.confirmation import Callback, Nobody, Person, Questions
 from seedbed.stage.permission import ActionRules, unconfirmed
-from seedbed.stage.tools import Tool
+from seedbed.stage.stage_options import StageOptions
+from seedbed.stage.tools import Tool, toolset
+from seedbed.stage.turns.model_choice import ModelRequirements, choose_model, request_parameters
+from seedbed.stage.turns.model_turns import PLAIN, TurnOptions, TurnRequest, emit_turn, failure_of, pieces_of, turn_of
 from seedbed.storage.off_loop import off_loop
-from seedbed.storage.store import Digest, Json
+from seedbed.storage.store import Digest, Json, digest
 from seedbed.telemetry import ToolEnded, emit, within
 
 if TYPE_CHECKING:
-    from seedbed.models.routing.router import Router
-
-OpenRun = Callable[["Stage", str, Digest | None, Json], Awaitable[Run]]
-"""Performs a run that a stage opens: its id, its playbook if it is not the same, and its inputs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageOptions:
-    """What a stage works with. By default there is no budget, no tool and no one to ask.
-
-    `router` chooses the models of roles that name none. `on_event` receives each piece of an answer as it arrives.
-    `depth` counts the runs above this one; `above` are their playbooks, whose rules hold here too, `taken` their acts.
-    `spender` says how requests are paid for; `on_start` is called when the start of the run is stored, and may refuse
-    it. A run fails that takes longer than `run_time`.
-    """
-
-    limits: ModelLimits | None = None
-    router: Callable[[], Router] | None = None
-    ledger: Ledger | None = None
-    tools: Mapping[str, Tool] | None = None
-    confirm: Confirm | Person | None = None
-    on_event: Callable[[RunEvent], None] | None = None
-    open_run: OpenRun | None = None
-    depth: int = 0
-    above: Sequence[Playbook] = ()
-    taken: list[tuple[str, Json]] | None = None
-    spender: Spender = field(default_factory=Spender)
-    on_start: Callable[[], Awaitable[None]] | None = None
-    run_time: timedelta | None = None
+    pass
 
 
 class Stage:
@@ -92,8 +75,9 @@ class Stage:
         self._models = models
         self._limits = options.limits or ModelLimits()
         self._router = options.router
-        self._tools = options.tools or {}
-        self._rules = ActionRules((playbook, *self.above), self._tools, self.taken, recorder.unasked)
+        self.toolbox = options.tools or {}
+        """The tools of the run by name."""
+        self._rules = ActionRules((playbook, *self.above), self.toolbox, self.taken, recorder.unasked)
         confirm = options.confirm or Nobody()
         self._person = confirm if isinstance(confirm, Person) else Callback(confirm)
         self._questions = Questions(recorder.id, playbook.digest)
@@ -104,10 +88,6 @@ class Stage:
     @property
     def seed(self) -> int:
         return self.recorder.seed
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        return self._tools
 
     async def ask(
         self,
@@ -124,48 +104,60 @@ class Stage:
         `step` names the turn; what a Step needs and may cost overrides what the role says. The `last` turn of a run
         may spend what was reserved for it. Raises BudgetSpent, ModelUnavailable.
         """
+        messages = [*self.instructions(role, system), *before, Message("user", prompt)]
+        return await self.turn(role, messages, TurnOptions(last=last), step=step)
+
+    def instructions(self, role: str, system: str | None = None) -> list[Message]:
+        """The first message to a role: its own instructions, or those; none if they are empty."""
+        text = self._role(role).system if system is None else system
+        return [Message("system", text)] if text else []
+
+    async def turn(
+        self, role: str, messages: Sequence[Message], options: TurnOptions = PLAIN, *, step: Step | str = ""
+    ) -> Turn:
+        """Ask a role with these messages. Calls of tools that it answers are left to the caller. As `ask`, which is the
+        usual way; frameworks come in here."""
         speaker = self._role(role)
         requirements = ModelRequirements.of(speaker, step, self.recorder.quality)
         name = step if isinstance(step, str) else step.name
-        label = name or role
-        instructions = speaker.system if system is None else system
-        messages = [Message("system", instructions)] if instructions else []
-        messages += [*before, Message("user", prompt)]
-        request = "\x1e".join((role, *(f"{message.role}\x1f{message.text}" for message in messages)))
-        last = last and not self.depth  # the reserve is for the end of the topmost run
+        label, request = name or role, TurnRequest(role, messages, options)
+        last = options.last and not self.depth  # the reserve is for the end of the topmost run
         event = RunEvent(run=self.recorder.id, step=label, role=role, model=requirements.model or "", depth=self.depth)
 
         async def work() -> Json:
             named = requirements.model
-            chain = [named] if named else await self._choose(label, role, requirements, request, messages, last)
+            chain = [named] if named else await self._choose(label, requirements, request, last)
             ledger = Ledger(requirements.max_cost_usd, last_share=0.0, within=self.ledger)
+            if options.offer:
+                await self.recorder.store_content("toolset", dict(options.offer.tools))
             call = ModelCall(
                 fallback_chain(self._models, *chain),
                 messages,
                 self._limits,
                 requirements.needs,
-                self.spender.reserve_from(ledger, last),
-                Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop),
-                self._pieces_of(replace(event, model=chain[0])),
+                self.spender.reserve_from(ledger, last, options.beyond),
+                Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop, options.offer, options.form),
+                pieces_of(replace(event, model=chain[0]), self._notify) if self.on_event else None,
             )
             try:
                 with within(step=label, model=chain[0]):
                     answer = await call.answer()
                     emit_turn(role, answer, call)
             except Exception as error:
-                await self._record_failure(name, role, error, ledger)
+                if failure := failure_of(name, role, error, ledger):
+                    await self.recorder.record_failure(failure)
                 if isinstance(error, QuotaSpent | Stopped):  # the run has ended, even if its program catches that
                     self.recorder.claims.stop(error)
                 raise
             self.recorder.paid_usd += answer.cost_usd
-            return turn_of(name, role, messages, self.seed, answer).body()
+            return turn_of(name, request, self.seed, answer).body()
 
         def details() -> Json:
-            texts = [{"speaker": message.role, "text": message.text} for message in messages]
-            return {"role": role, "messages": texts, **request_parameters(speaker, requirements)}
+            return {**request.document(), **request_parameters(speaker, requirements)}
 
         try:
-            turn = self.recorder.add_turn(await self.recorder.record("turn", label, request, work, details=details))
+            recorded = await self.recorder.record("turn", label, request.words, work, details=details)
+            turn = self.recorder.add_turn(recorded)
         except Exception as error:
             self._notify(replace(event, failed=str(error) or type(error).__name__))
             raise
@@ -176,17 +168,6 @@ class Stage:
         if self.on_event:
             self.on_event(event)
 
-    def _pieces_of(self, event: RunEvent) -> Callable[[str | Discard], None] | None:
-        """Passes the pieces of an answer to `on_event`, if there is one."""
-
-        def on_piece(piece: str | Discard) -> None:
-            if isinstance(piece, Discard):
-                self._notify(replace(event, discarded=piece.because))
-            else:
-                self._notify(replace(event, piece=piece))
-
-        return on_piece if self.on_event else None
-
     def _role(self, name: str) -> Role:
         roles = self.playbook.roles
         if name not in roles:
@@ -194,37 +175,22 @@ class Stage:
             raise PlaybookError([Problem(f"roles.{name}", "nothing", expected, suggestion(name, roles))])
         return roles[name]
 
-    async def _choose(
-        self,
-        step: str,
-        role: str,
-        requirements: ModelRequirements,
-        request: str,
-        messages: Sequence[Message],
-        last: bool,
-    ) -> list[str]:
+    async def _choose(self, step: str, requirements: ModelRequirements, request: TurnRequest, last: bool) -> list[str]:
         """The model for a turn that names none, chosen once and recorded with its chance; and if it fails, the other
         models that can do what is needed, the most promising first."""
         if self._router is None:
-            remedy = "Name one, or say what it needs."
-            raise PlaybookError([Problem(f"roles.{role}.model", "nothing", "a model of the workspace", remedy)])
+            remedy, place = "Name one, or say what it needs.", f"roles.{request.role}.model"
+            raise PlaybookError([Problem(place, "nothing", "a model of the workspace", remedy)])
         router, seed = await off_loop(self._router), f"{self.seed}/{step}/{len(self.recorder.turns)}"
+        texts = prompt_texts(request.messages, request.options.beyond)
 
         async def choose() -> Json:
-            choice = await choose_model(router, self.ledger, requirements, step, messages, last=last, seed=seed)
+            choice = await choose_model(router, self.ledger, requirements, step, texts, last=last, seed=seed)
             return {**choice.document(), "step": step}
 
-        chosen = await self.recorder.record("routing", step, request, choose)
-        fitting = [each for each in chosen["considered"] if not each["rejected"]]
-        return [chosen["model"], *(each["model"] for each in sorted(fitting, key=lambda each: -each["score"]))]
-
-    async def _record_failure(self, step: str, role: str, error: Exception, ledger: Ledger) -> None:
-        """Record the cost of a turn that got no answer, if it had any."""
-        usd, tokens, unpriced = ledger.spent_usd, ledger.spent_tokens, ledger.unpriced
-        if usd or tokens or unpriced:
-            text = str(error).encode(errors="replace").decode()
-            failure = Failure(step=step, role=role, error=text, cost_usd=usd, tokens=tokens, unpriced=unpriced)
-            await self.recorder.record_failure(failure)
+        routed = await self.recorder.record("routing", step, request.words, choose)
+        fitting = [each for each in routed["considered"] if not each["rejected"]]
+        return [routed["model"], *(each["model"] for each in sorted(fitting, key=lambda each: -each["score"]))]
 
     async def open(self, inputs: Mapping[str, Any], *, playbook: Digest | None = None, step: str = "") -> Child:
         """Perform another run, of this playbook or of the one with that digest, within the budget of this one.
@@ -243,27 +209,55 @@ class Stage:
     async def call(self, tool: str, confidence: float | None = None, /, **arguments: Any) -> Any:
         """Use a tool if the rules permit it and, where they ask for one, a person confirms it.
 
-        Raises ActionForbidden, or RunError if the tool fails; a failure is recorded too. Raises InDoubt if it may have
+        Raises ActionForbidden, or ToolFailed if it fails; a failure is recorded too. Raises InDoubt if it may have
         changed the world and its result is lost: the run then ends.
         """
-        if tool not in self._tools:
-            known = ", ".join(self._tools) or "none were given"
-            near = suggestion(tool, self._tools)
-            raise RunError(f"found no tool {tool!r}; expected one of: {known}{f'. {near}' if near else ''}")
-        chosen = self._tools[tool]
+        return await self._permitted_call(tool, arguments, confidence)
+
+    async def call_as(self, call: str, tool: str, /, **arguments: Any) -> Any:
+        """`call` for what a model asked for under that id: each of several equal calls keeps its own result in a
+        replay, in whichever order they are made."""
+        return await self._permitted_call(tool, arguments, call=call)
+
+    async def _permitted_call(
+        self, tool: str, arguments: Json, confidence: float | None = None, *, call: str = ""
+    ) -> Any:
+        self._tool(tool)
         arguments = deepcopy(arguments)  # the program must not alter what a person confirms
-        await self._require_permission(tool, arguments, confidence)
+        await self.require_permission(tool, arguments, confidence)
+        done = await self.use(tool, arguments, call)
+        if done.error:
+            raise ToolFailed(done.error)
+        return done.result
+
+    def _tool(self, name: str) -> Tool:
+        if name not in self.toolbox:
+            known = ", ".join(self.toolbox) or "none were given"
+            near = suggestion(name, self.toolbox)
+            raise RunError(f"found no tool {name!r}; expected one of: {known}{f'. {near}' if near else ''}")
+        return self.toolbox[name]
+
+    async def use(self, tool: str, arguments: Json, call: str = "") -> Call:
+        """Use a tool that was permitted; `call` is the id under which a model asked for it. The result has its own
+        error, if it fails; other errors are raised, as by `call`."""
+        used = self._tool(tool)
         confirmed = any(each.point == f"{CONFIRM}{tool}" for each in self.recorder.decisions)
-        risky, acted = chosen.acts == "really" and (chosen.changes or confirmed), False
+        risky, acted = used.acts == "really" and (used.changes or confirmed), False
+        try:
+            if self.spender.check:
+                await self.spender.check()
+        except Stopped as stopped:
+            raise self.recorder.claims.stop(stopped) from None
         # From here until it is recorded nothing may be awaited: the key is that of the next such request.
-        with_key = chosen.with_key(arguments, idempotency_key(self.recorder.next_key("call", tool, arguments)))
+        turn = self.recorder.keys.expect(call, tool, arguments)
+        with_key = used.with_key(arguments, idempotency_key(self.recorder.keys.next("call", tool, arguments)))
 
         async def work() -> Json:
             nonlocal acted
             acted, began = True, time.perf_counter()
             result, error = None, ""
             try:
-                result = await chosen.use(with_key)
+                result = await used.use(with_key)
             except RunError as wrong:
                 if risky and isinstance(wrong, InDoubt):
                     raise
@@ -275,28 +269,37 @@ class Stage:
                 arguments=arguments,
                 result=result,
                 error=error,
-                changes=chosen.changes,
+                changes=used.changes,
                 latency_seconds=seconds,
+                call=call,
+                turn=turn,
+                how="real" if used.acts == "really" else used.acts,
             ).body()
 
-        try:
-            if self.spender.check:
-                await self.spender.check()
-        except Stopped as stopped:
-            raise self.recorder.claims.stop(stopped) from None
-        call = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
-        if chosen.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
+        done = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
+        if used.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
             await work()
-        self.recorder.calls.append(call)
-        if call.error:
-            raise RunError(call.error)
-        return call.result
+        self.recorder.calls.append(done)
+        self._notify(RunEvent(run=self.recorder.id, step=tool, role="", model="", depth=self.depth, call=done))
+        return done
+
+    def offer(self, names: Collection[str], choice: str = "") -> ToolOffer | None:
+        """The tools that these names and patterns choose, as a model is offered them; None if they choose none."""
+        if not (tools := toolset(self.toolbox, chosen(names, self.toolbox), self.playbook.tools)):
+            return None
+        return ToolOffer(digest("toolset", tools), tools, choice)
+
+    def fail(self, error: Exception) -> None:
+        """End the run with this error, whatever the framework makes of it that raised it here: every later use of the
+        stage raises it again."""
+        self.recorder.claims.stopped = self.recorder.claims.stopped or error
 
     async def search(self, query: str, **more: Any) -> Any:
         """Look something up with the tool called `search`."""
         return await self.call("search", query=query, **more)
 
-    async def _require_permission(self, action: str, arguments: Json, confidence: float | None) -> None:
+    async def require_permission(self, action: str, arguments: Json, confidence: float | None = None) -> None:
+        """Ask the rules, and a person where they say so. Raises ActionForbidden."""
         permission, unsure = self.may(action, confidence, arguments), self.may(action, None, arguments)
         if permission.answer == "forbidden":
             await self.decide(f"may {action}", "forbidden", because=permission.because)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.errors import Problem, SettingsError, shown
+from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.steps.tool_use import chosen
 from seedbed.plugins import load
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord
@@ -19,8 +21,8 @@ from seedbed.stage.program import source
 from seedbed.stage.replay import ReplayTools, strict_record
 from seedbed.stage.simulated_tools import SimulatedTools, simulated_tools
 from seedbed.stage.stage import Stage
-from seedbed.stage.tools import Tool, as_tool, toolbox
-from seedbed.storage.store import Json
+from seedbed.stage.tools import Tool, as_tool, toolbox, toolset
+from seedbed.storage.store import Json, digest
 
 
 class ToolSources:
@@ -29,6 +31,7 @@ class ToolSources:
     def __init__(self, sources: Sequence[ToolSource], folder: Path = Path()) -> None:
         self._functions = [each for each in sources if each.function]
         self._servers = [(Connection(each.mcp, folder), each) for each in sources if each.mcp]
+        self._served: list[Tool] = []
 
     async def load(self, others: Iterable[Any]) -> dict[str, Tool]:
         """All tools by name, with `others` that were passed in Python; servers that do not run yet are started, all at
@@ -38,13 +41,22 @@ class ToolSources:
         """
         functions = self.listed()
         served = await asyncio.gather(*(_served(*server) for server in self._servers))
-        return toolbox([*others, *functions, *(tool for tools in served for tool in tools)])
+        self._served = [tool for tools in served for tool in tools]
+        return toolbox([*others, *functions, *self._served])
+
+    def identity(self, others: Iterable[Any], playbook: Playbook) -> Json:
+        """The digest of what models are told of the tools that a dialogue names, if it names some; those of MCP servers
+        count as they were when last loaded."""
+        if playbook.program or not playbook.named_tools:
+            return {}
+        tools = toolbox([*others, *self.listed(), *self._served])
+        return {"toolset": digest("toolset", toolset(tools, chosen(playbook.named_tools, tools), playbook.tools))}
 
     @asynccontextmanager
     async def for_run(
         self, others: Iterable[Any], recorder: Recorder, parent: Stage | None, *, reached: bool
     ) -> AsyncIterator[Mapping[str, Tool]]:
-        """The tools of one run; none are loaded unless it has a program. A run within another shares the simulated
+        """The tools of one run; none are loaded unless it may call some. A run within another shares the simulated
         ones."""
         if strict := strict_record(recorder):
             yield ReplayTools(toolbox(others), strict.cassette, servers=bool(self._functions or self._servers))
@@ -52,8 +64,8 @@ class ToolSources:
         tools = await self.load(others) if reached else toolbox(others)
         if recorder.real_tools or not reached or isinstance(recorder, ReplayRecord):
             yield tools
-        elif parent and isinstance(parent.tools, SimulatedTools):
-            yield parent.tools
+        elif parent and isinstance(parent.toolbox, SimulatedTools):
+            yield parent.toolbox
         else:
             async with simulated_tools(tools) as simulated:
                 yield simulated

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
-from pydantic import ValidationError, validate_call
+from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError, validate_call
 
 from seedbed.errors import InDoubt, PlaybookError, Problem, RunError, SettingsError, expect_function, expect_type, shown
+from seedbed.playbooks.steps.tool_use import ToolText
+from seedbed.storage.store import Json
 
 Effect: TypeAlias = Literal["reads", "changes", "sends"]
 """What a tool does to the world. One that `sends` changes nothing but lets something out, as fetching a page does: it
@@ -48,6 +51,8 @@ class Tool:
     """What the function is: the tool's own, or what acts in its place."""
     takes_key: bool = False
     """Whether the function has the parameter `idempotency_key`."""
+    schema: Json | None = field(default=None, compare=False)
+    """The JSON Schema of its arguments, if it does not follow from the function."""
 
     def __post_init__(self) -> None:
         expect_type(self.name, str, "name", "the name of a tool")
@@ -62,6 +67,15 @@ class Tool:
     def changes(self) -> bool:
         """Whether it acts on the world beyond reading it."""
         return self.effect != "reads"
+
+    @property
+    def parameters(self) -> Json:
+        """The JSON Schema of the arguments that a model may give."""
+        schema = _schema_of(self.function) if self.schema is None else self.schema
+        named = {name: about for name, about in (schema.get("properties") or {}).items() if name != KEY}
+        plain = {name: value for name, value in schema.items() if name not in ("title", "required", "properties")}
+        required = [name for name in schema.get("required", ()) if name != KEY]
+        return {"type": "object", **plain, "properties": named, **({"required": required} if required else {})}
 
     def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call, with those that the function adds by itself."""
@@ -146,12 +160,42 @@ def toolbox(tools: Iterable[Any]) -> dict[str, Tool]:
     return box
 
 
+def toolset(tools: Mapping[str, Tool], names: Iterable[str], words: Mapping[str, ToolText]) -> Json:
+    """Tools as content: what models are told of them. The words of a playbook replace those that tools come with."""
+    return {name: _described(tools[name], words.get(name)) for name in sorted(names)}
+
+
+def _described(tool: Tool, words: ToolText | None) -> Json:
+    about, parameters = tool.about, tool.parameters
+    if words:
+        about = words.about or about
+        named = {
+            name: {**parameters["properties"].get(name, {}), "description": text}
+            for name, text in words.arguments.items()
+        }
+        parameters = {**parameters, "properties": {**parameters["properties"], **named}}
+    return {"about": about, "parameters": parameters, "changes": tool.changes}
+
+
+@lru_cache(maxsize=1_000)
+def _schema_of(function: Callable[..., Any]) -> Json:
+    """What the type hints of a function say; any arguments where they say nothing that JSON can express."""
+    try:
+        schema = TypeAdapter(inspect.unwrap(function)).json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError, NameError):
+        return {}
+    for each in schema.get("properties", {}).values():
+        each.pop("title", None)
+    return schema if schema.get("type") == "object" else {}
+
+
 def _langchain(original: Any) -> Tool:
     async def use(**arguments: Any) -> Any:
         return await original.ainvoke(arguments)
 
     about = original.metadata or {}
     effect, twin = about.get("effect") or _effect(about.get("changes")), about.get("simulated")
+    schema = original.tool_call_schema
     return Tool(
         original.name,
         use,
@@ -160,6 +204,7 @@ def _langchain(original: Any) -> Tool:
         simulated=twin and as_tool(twin).function,
         sandbox=about.get("sandbox"),
         takes_key=KEY in original.args,
+        schema=schema if isinstance(schema, dict) else schema.model_json_schema(),
     )
 
 

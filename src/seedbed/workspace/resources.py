@@ -21,7 +21,7 @@ from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import is_number, is_whole
-from seedbed.playbooks.warnings import foreign_program, idle_rules, unused_inputs
+from seedbed.playbooks.warnings import foreign_program, idle_rules, unknown_tools, unused_inputs
 from seedbed.plugins import load, unknown
 from seedbed.settings import ChannelSettings, Settings
 from seedbed.spending.notices import SpendingNotice
@@ -297,8 +297,9 @@ class FileChecker:
         """What is in a file, and what is probably not meant in it. Raises PlaybookError."""
         document = load_file(shipped_file(file))
         unclear = [*document.warnings, *foreign_program(document.playbook, self.programs)]
-        if document.playbook.rules.all():
-            unclear += [*self.unknown, *(idle_rules(document.playbook, self.tools) if self.tools else ())]
+        if document.playbook.rules.all() or document.playbook.named_tools:
+            unclear += self.unknown or unknown_tools(document.playbook, self.tools)
+            unclear += idle_rules(document.playbook, self.tools) if self.tools else ()
         return document, unclear
 
 

@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableLambda
 
 from seedbed.models.cards import Model
 from seedbed.models.chat import Message, Reply, Sampling, ask
-from seedbed.models.langchain import is_plain
+from seedbed.models.langchain.messages import is_plain
 from seedbed.settings import Card
 
 HELLO = [Message("system", "Be brief."), Message("user", "hello there")]

@@ -319,7 +319,7 @@ async def test_a_call_under_way_is_not_in_doubt() -> None:
 async def test_a_call_that_an_older_run_announced_can_be_settled() -> None:
     world = World()
     record = await world.begun()
-    key = record.next_key("call", "pay", {"usd": 7})
+    key = record.keys.next("call", "pay", {"usd": 7})
     at = datetime(2026, 1, 1, tzinfo=UTC)
     fact = Fact(kind="intent", key=f"intent {key}", subject=record.id, at=at, by="ann", body={"what": "pay"})
     world.store.append([fact])

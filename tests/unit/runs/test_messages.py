@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbed.errors import StoreDamaged
-from seedbed.runs.messages import MessageHistory, Messages
+from seedbed.runs.messages import UNSAID, MessageHistory, Messages, from_compared, to_compare, without_quotes
 
 TEXTS = st.text(max_size=60) | st.sampled_from(["yes", "no", "a" * 50, "b" * 60])
 
 
 def turn(messages: list[list[str]], text: str, **more: Any) -> dict[str, Any]:
-    plain = {"confidence": None, "notices": [], "uncounted_tokens": 0, "unpriced": 0, "waited_seconds": 0.0}
-    return {"messages": messages, "text": text, "role": "a", **plain, **more}
+    return {"messages": messages, "text": text, "role": "a", **UNSAID, **more}
 
 
 @given(st.data())
@@ -93,3 +92,31 @@ def test_messages_are_a_sequence_like_any_other() -> None:
     assert pickle.loads(pickle.dumps(messages)) == deepcopy(messages) == messages
     assert hash(messages) == hash(Messages.of(pairs))
     assert list(Messages()) == []
+
+
+CALLS = [{"id": "c-9", "tool": "search", "arguments": {"q": "tea"}}]
+ASKED = ["assistant", "", {"calls": CALLS, "native": {"class": "x", "content": [], "extra": {}}}]
+RESULT = ["tool", "green", {"call": "c-9"}]
+
+
+def test_calls_and_their_results_are_stored_once_and_read_back_whole() -> None:
+    writer, reader = MessageHistory(), MessageHistory()
+    first = turn([["user", "Tea?"]], "", calls=CALLS, native=ASKED[2]["native"])
+    second = turn([["user", "Tea?"], ASKED, RESULT], "Green.")
+    stored = [writer.shorten(first)]
+    writer.add("r/turn/s/0/1", first)
+    stored.append(writer.shorten(second))
+    assert stored[1]["messages"] == [RESULT]
+    assert reader.restore("r/turn/s/0/1", stored[0]) == first
+    assert reader.restore("r/turn/s/1/1", json.loads(json.dumps(stored[1]))) == second
+    assert [*reader.messages(second)] == [("user", "Tea?"), (*ASKED,), (*RESULT,)]
+    assert without_quotes(["user", "s:", "s/0/1"]) == ("user", "s:")
+
+
+def test_requests_are_compared_without_the_ids_that_a_provider_makes_up() -> None:
+    renamed = json.loads(json.dumps([ASKED, RESULT]).replace("c-9", "c-17"))
+    assert to_compare([ASKED, RESULT]) == to_compare(renamed)
+    assert to_compare([["user", "Tea?"]]) == [{"speaker": "user", "text": "Tea?"}]
+    failed = ["tool", "green", {"call": "c-9", "failed": True}]
+    assert to_compare([ASKED, RESULT]) != to_compare([ASKED, failed])
+    assert to_compare(map(from_compared, to_compare([ASKED, failed]))) == to_compare([ASKED, failed])

@@ -102,7 +102,8 @@ def run(
             done = wait_for(work)
     printed = how.stream and done.turns and done.turns[-1].text == done.output
     answer = [] if printed else [line(views.answer_text(done.output))]
-    call.show(views.run_document(done), *answer, views.run_line(done))
+    called = [] if how.stream else [views.call_line(each.body()) for each in done.calls if each.turn]
+    call.show(views.run_document(done), *called, *answer, views.run_line(done))
     raise typer.Exit(INCONCLUSIVE if done.status == "cost_limited" else PASS)
 
 

@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from seedbed.cli.output import line, money, safe
+from seedbed.cli.views.run import call_line
 from seedbed.reports.numbers import counted
 from seedbed.runs.run import RunEvent, Turn
 from seedbed.storage.store import short
@@ -33,7 +34,9 @@ def turns(console: Console) -> Iterator[Callable[[RunEvent], None]]:
 
 
 def _print_lines(console: Console, event: RunEvent) -> None:
-    """Print a turn that ended, or why it failed: the name of the step before each line."""
+    """Print a turn or a call that ended, or why it failed: the name of the step before each line."""
+    if event.call:
+        console.print(call_line(event.call.body()), soft_wrap=True)
     lines = (*event.turn.notices, *event.turn.text.splitlines()) if event.turn else ()
     for each in lines or (f"not answered: {event.failed}".splitlines() if event.failed else ()):
         console.print(line(f"{_place(event)}: {each}"), soft_wrap=True)
@@ -95,6 +98,10 @@ class LiveTurns:
 
     def on_event(self, event: RunEvent) -> None:
         place = (event.run, event.step, event.role)
+        if event.call:
+            self._console.print(call_line(event.call.body()))
+            self._draw()
+            return
         if event.failed:
             spoken = self._under_way.pop(place, None) or _Spoken(_place(event), event.role, event.model)
             self._print(spoken.title, "".join(spoken.pieces), [(f"not answered: {event.failed}", "red")])

@@ -64,6 +64,12 @@ def run_line(run: Run) -> RenderableType:
     return line((f"run {short(run.id)} of playbook {short(run.playbook)}, seed {run.seed}: {ending}{spent}", "dim"))
 
 
+def call_line(call: Json) -> RenderableType:
+    """One use of a tool, with its result."""
+    result = (f" ✗ {call['error']}", "red") if call["error"] else f" → {answer_text(call['result'])}"
+    return line(("tool ", "bold"), f"{call['tool']} {answer_text(call['arguments'])}", result)
+
+
 def spent_money(body: Json) -> str:
     """What an entry of a run cost."""
     return money(body["cost_usd"], body.get("unpriced", 0))
@@ -74,9 +80,13 @@ def entry_view(fact: Fact) -> list[RenderableType]:
     body = fact.body
     if fact.kind == "turn":
         title = f"{body['step'] or body['role']} · {body['model']} · {body['latency_seconds']:.2f} s"
-        prompts = [Padding(line((f"{speaker}: ", "cyan"), text), (0, 0, 0, 2)) for speaker, text in body["messages"]]
+        prompts = [
+            Padding(line((f"{speaker}: ", "cyan"), text), (0, 0, 0, 2)) for speaker, text, *_ in body["messages"]
+        ]
         rule = Rule(line((title, "bold")), align="left", style="dim")
-        return [rule, *prompts, Padding(line(("→ ", "bold green"), body["text"]), (0, 0, 0, 2))]
+        said = [body["text"]] if body["text"] or not body.get("calls") else []
+        said += [f"calls {each['tool']} {answer_text(each['arguments'])}" for each in body.get("calls", ())]
+        return [rule, *prompts, *(Padding(line(("→ ", "bold green"), each), (0, 0, 0, 2)) for each in said)]
     if fact.kind == "failure":
         name = body["step"] or body["role"]
         return [line(("✗ ", "bold red"), f"{name} got no answer, {spent_money(body)}: {body['error']}")]
@@ -84,9 +94,7 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         answer = f"; {body['answered']}" if body.get("answered") else ""
         return [line(("decided ", "bold"), f"{body['point']}: {body['action']}, because {body['because']}{answer}")]
     if fact.kind == "call":
-        arguments = json.dumps(body["arguments"], ensure_ascii=False)
-        result = (f" ✗ {body['error']}", "red") if body["error"] else f" → {answer_text(body['result'])}"
-        return [line(("tool ", "bold"), f"{body['tool']} {arguments}", result)]
+        return [call_line(body)]
     if fact.kind == "child":
         spent = f"{counted(body['tokens'], 'token')}, {spent_money(body)}"
         outcome = f"{body['status']}: {body['error'] or answer_text(body['output'])}"

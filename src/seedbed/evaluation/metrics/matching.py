@@ -10,10 +10,10 @@ import string
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics import expressions
 from seedbed.evaluation.metrics.metric import NO_ANSWER, ExactMatch, Score, bare, metric, text
+from seedbed.playbooks.steps.schemas import check_schema, misfits
 from seedbed.runs.run import Run
 
 exact_match = ExactMatch()
@@ -245,23 +245,15 @@ def json_valid(run: Run, task: Task) -> Score:
     return Score(float(not wrong), wrong)
 
 
-def _jsonschema() -> Any:
-    return plugins.optional("jsonschema", extra="text", needed_for="json_schema")
-
-
 def _schema(schema: object = None) -> None:
     if schema is None:
         return
     if not isinstance(schema, dict):
         raise ValueError("a schema that is not a mapping")
-    jsonschema = _jsonschema()
-    try:
-        jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator).check_schema(schema)
-    except jsonschema.SchemaError as wrong:
-        raise ValueError(f"schema: {wrong.message}") from None
+    check_schema(schema)
 
 
-@metric(version=1, needs=("expected or schema", "jsonschema[text]"), check=_schema, binary=True)
+@metric(version=1, needs=("expected or schema",), check=_schema, binary=True)
 def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     """1 if the output is JSON that satisfies a JSON Schema: the option `schema`, or else the expected answer."""
     wanted = task.expected if schema is None else schema
@@ -275,12 +267,17 @@ def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     value, why = _parsed(run.output)
     if why:
         return Score(0.0, why)
-    # With an empty registry it fetches nothing from the network.
-    jsonschema = _jsonschema()
-    registry = plugins.optional("referencing", extra="text", needed_for="json_schema").Registry()
-    validator = jsonschema.validators.validator_for(wanted, jsonschema.Draft202012Validator)(wanted, registry=registry)
-    problems = sorted(validator.iter_errors(value), key=lambda each: each.json_path)
-    return Score(float(not problems), "; ".join(f"{each.json_path}: {each.message}" for each in problems[:3])[:500])
+    problems = misfits(value, wanted)
+    return Score(float(not problems), "; ".join(f"{each.path}: {each.expected}" for each in problems[:3])[:500])
+
+
+@metric(version=1, binary=True)
+def schema_valid(run: Run, task: Task) -> Score:
+    """1 if every structured answer had its form at once, without repair."""
+    if not (answers := [turn for turn in run.turns if turn.options.get("schema") and not turn.calls]):
+        return Score(None, "no step has an output")
+    repaired = sum(turn.is_misfit for turn in answers)
+    return Score(float(not repaired), f"{repaired} of {len(answers)} answers had another form" if repaired else "")
 
 
 @metric(version=1, needs=("expected",))

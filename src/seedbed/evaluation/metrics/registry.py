@@ -16,7 +16,7 @@ GROUP = "seedbed.metrics"
 """The entry points by which a package offers metrics: `name = "module:metric"`."""
 
 _MODULES = {
-    "matching": "exact_match contains regex choice numeric json_valid json_schema json_fields",
+    "matching": "exact_match contains regex choice numeric json_valid json_schema json_fields schema_valid",
     "similarity": "f1 bleu rouge_l chrf similarity",
     "measures": "latency_seconds tokens cost_usd turns length length_within "
     "finished rule_violations safety calibration",

@@ -97,9 +97,12 @@ class ScoredRun:
             "notices": sum(len(turn.notices) for turn in run.turns),
             "confidence": min(sure, default=math.nan),
             "decisions": len(run.decisions),
+            "repairs": sum(
+                bool(each.options.get("schema")) and each.value is None and not each.calls for each in run.turns
+            ),
             "children": len(run.children),
             "input_length": len(inputs),
-            "prompt_length": sum(len(text) for turn in run.turns for _, text in turn.messages),
+            "prompt_length": sum(len(text) for turn in run.turns for _, text, *_ in turn.messages),
             "output_length": len(_text(run.output)) if run.output is not None else math.nan,
         }
 

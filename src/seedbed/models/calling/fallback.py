@@ -19,7 +19,7 @@ from seedbed.models.calling.bills import REST_SECONDS, is_impossible, overbilled
 from seedbed.models.calling.hedging import first_answer
 from seedbed.models.calling.limits import ModelLimits, Reserve, free
 from seedbed.models.cards import Model
-from seedbed.models.chat import AS_ON_ITS_CARD, Message, Reply, Sampling, ask, merge_messages, stream
+from seedbed.models.chat import AS_ON_ITS_CARD, Message, Reply, Sampling, ask, merge_messages, prompt_texts, stream
 from seedbed.models.usage import estimated_tokens
 from seedbed.spending.ledger import Reservation
 from seedbed.telemetry import Hedged, ModelFailed, emit
@@ -142,7 +142,7 @@ class ModelCall:
 
     @cached_property
     def _prompt_tokens(self) -> int:
-        return estimated_tokens(*(message.text for message in self.messages))
+        return estimated_tokens(*prompt_texts(self.messages, self.sampling.beyond))
 
     async def answer(self) -> ModelAnswer:
         """Ask the models in turn until one answers.
@@ -177,7 +177,7 @@ class ModelCall:
     def _suits(self, model: Model) -> bool:
         card = model.card
         tokens = self._prompt_tokens + (self.sampling.max_tokens or 0)
-        if missing := [need for need in self.needs if not card.masters(need)]:
+        if missing := model.lacking(self.needs, calls_tools=self.sampling.offer is not None):
             self._rejected[model.name] = _Rejected(f"it cannot do {', '.join(missing)}", "ours")
         elif card.context_tokens is not None and tokens > card.context_tokens:
             because = f"its context holds {card.context_tokens:,} tokens of about {tokens:,}"

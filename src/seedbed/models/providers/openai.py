@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_openai_messages
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, convert_to_openai_messages
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
-from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.messages.tool import ToolCall, invalid_tool_call, tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, SecretStr, field_validator
 
 from seedbed.errors import ModelUnavailable, Why, shown
 from seedbed.models.calling.connections import abounded, bounded, client, shared_client
 from seedbed.models.failures import LATE, explain_status, retry_after
+from seedbed.models.providers.tool_calling import ToolCallingChat
 from seedbed.models.usage import read_count, read_usage
 
 
-class OpenAIChat(BaseChatModel):
+class OpenAIChat(ToolCallingChat):
     """Any OpenAI-compatible endpoint as a LangChain chat model.
 
     `timeout` is how many seconds the endpoint may stay silent. `headers` and `body` are added to every request, for
@@ -62,22 +59,6 @@ class OpenAIChat(BaseChatModel):
     @property
     def _identifying_params(self) -> Mapping[str, Any]:
         return {"model": self.model, "base_url": self.base_url}
-
-    def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | bool | dict[str, Any] | None = None,
-        strict: bool | None = None,
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Let the model call tools. `tool_choice` is "auto", "none", "any" (it must call one) or the name of one."""
-        if tool_choice is True or tool_choice == "any":
-            tool_choice = "required"
-        elif isinstance(tool_choice, str) and tool_choice not in ("auto", "none", "required"):
-            tool_choice = {"type": "function", "function": {"name": tool_choice}}
-        choice = {"tool_choice": tool_choice} if tool_choice else {}
-        return self.bind(tools=[convert_to_openai_tool(tool, strict=strict) for tool in tools], **choice, **kwargs)
 
     # Requests
 
@@ -167,11 +148,12 @@ class OpenAIChat(BaseChatModel):
         message = choice["message"]
         self._check_refusal(choice, message)
         extra = {key: message[key] for key in ("reasoning_content",) if message.get(key)}
-        if message.get("tool_calls"):
-            extra["tool_calls"] = message["tool_calls"]  # where LangChain reads them, malformed ones too
+        calls, malformed = _calls(message.get("tool_calls") or ())
         answered = AIMessage(
             content=_text(message.get("content")),
             additional_kwargs=extra,
+            tool_calls=calls,
+            invalid_tool_calls=malformed,
             usage_metadata=_usage(answer.get("usage")),
             response_metadata={**_metadata(answer, answer.get("usage")), **_logprobs(choice)},
         )
@@ -317,6 +299,22 @@ def _read(content: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"found {type(value).__name__} in the place of an object")
     return value
+
+
+def _calls(requested: Iterable[Mapping[str, Any]]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+    """The calls of an answer, and those whose arguments are no JSON object."""
+    calls, malformed = list[ToolCall](), list[InvalidToolCall]()
+    for each in requested:
+        name, text = each["function"]["name"], each["function"].get("arguments") or "{}"
+        try:
+            arguments = json.loads(text)
+        except ValueError:
+            arguments = None
+        if isinstance(arguments, dict):
+            calls.append(tool_call(name=name, args=arguments, id=each.get("id")))
+        else:
+            malformed.append(invalid_tool_call(name=name, args=text, id=each.get("id"), error=None))
+    return calls, malformed
 
 
 def _text(content: Any) -> Any:

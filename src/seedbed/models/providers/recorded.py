@@ -5,7 +5,8 @@ models:
   small: {use: table, args: {path: answers.csv, model: small-1}}
 ```
 The table has the columns prompt, model and reply, and may have prompt_tokens, completion_tokens, cost_usd and
-latency_seconds, which the Reply then has too.
+latency_seconds, which the Reply then has too; and calls, the tools that the model called: a JSON list of
+`{"tool": NAME, "arguments": {…}}`.
 """
 
 from __future__ import annotations
@@ -18,13 +19,22 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PrivateAttr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+)
 from pydantic import model_validator as validated
 
 from seedbed.errors import ModelUnavailable, shown
+from seedbed.models.providers.tool_calling import RequestedCall, ToolCallingChat, last_prompt, with_ids
 
 
 class RecordedAnswer(BaseModel):
@@ -39,10 +49,16 @@ class RecordedAnswer(BaseModel):
     completion_tokens: NonNegativeInt | None = None
     cost_usd: NonNegativeFloat | None = None
     latency_seconds: NonNegativeFloat | None = None
+    calls: tuple[RequestedCall, ...] = ()
+
+    @field_validator("calls", mode="before")
+    @classmethod
+    def _read_cell(cls, calls: object) -> object:
+        return json.loads(calls) if isinstance(calls, str) else calls
 
 
-class RecordedChat(BaseChatModel):
-    """Answers the last user message with the reply recorded for exactly this prompt.
+class RecordedChat(ToolCallingChat):
+    """Answers the last message of the user or of a tool with the reply recorded for exactly this prompt.
 
     The table is a file, CSV or one JSON object on each line, or a list of `rows`. `model` is the recorded model that
     answers; it may be left out if there is only one. If a prompt was recorded twice, the first reply counts.
@@ -82,7 +98,7 @@ class RecordedChat(BaseChatModel):
     def _generate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        prompt = next((str(message.text) for message in reversed(messages) if message.type == "human"), "")
+        prompt = last_prompt(messages)
         if prompt not in self._replies:
             who = f" of {self.model}" if self.model else ""
             raise ModelUnavailable(
@@ -94,11 +110,12 @@ class RecordedChat(BaseChatModel):
         took = {"cost_usd": row.cost_usd, "latency_seconds": row.latency_seconds}
         answer = AIMessage(
             content=row.reply,
+            tool_calls=with_ids(row.calls, messages),
             usage_metadata=None
             if read is None or written is None
             else {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
             response_metadata={
-                "finish_reason": "stop",
+                "finish_reason": "tool_calls" if row.calls else "stop",
                 **{name: value for name, value in took.items() if value is not None},
             },
         )

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from pydantic import ConfigDict, PositiveInt, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, PrivateAttr
 
 from seedbed.errors import ModelUnavailable, shown
+from seedbed.models.providers.tool_calling import RequestedCall, ToolCallingChat, last_prompt, with_ids
 
 
-class ScriptedChat(BaseChatModel):
+class ScriptedReply(BaseModel):
+    """An answer that calls tools, and what it says beside that."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    calls: tuple[RequestedCall, ...] = Field(min_length=1)
+    text: str = ""
+
+
+class ScriptedChat(ToolCallingChat):
     """Answers from `replies`: a mapping of regular expressions to answers, or a list of answers in order.
 
-    The first expression that matches the last user message decides. Tokens are words between spaces. An answer ends
-    where a `stop` text begins, or after `max_tokens`.
+    The first expression that matches the last message of the user or of a tool decides. An answer is a text, or
+    `{calls: [{tool: search, arguments: {query: tea}}]}`. Tokens are words between spaces. An answer ends where a
+    `stop` text begins, or after `max_tokens`.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    replies: dict[re.Pattern[str], str] | list[str]
+    replies: dict[re.Pattern[str], str | ScriptedReply] | list[str | ScriptedReply]
     max_tokens: PositiveInt | None = None
     stop: tuple[str, ...] = ()
-    _rest: Iterator[str] = PrivateAttr()
+    _rest: Iterator[str | ScriptedReply] = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
@@ -59,6 +70,10 @@ class ScriptedChat(BaseChatModel):
         words, about = self._answer(messages, stop, **kwargs)
         for word in words:
             yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+        about["tool_call_chunks"] = [
+            {"name": each["name"], "args": json.dumps(each["args"]), "id": each["id"], "index": place}
+            for place, each in enumerate(about.pop("tool_calls"))
+        ]
         yield ChatGenerationChunk(message=AIMessageChunk(content="", chunk_position="last", **about))
 
     async def _astream(
@@ -71,7 +86,8 @@ class ScriptedChat(BaseChatModel):
         self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, max_tokens: int | None = None, **_: Any
     ) -> tuple[list[str], dict[str, Any]]:
         """The words of an answer, each with the space before it, and its metadata."""
-        text = self._reply(next((str(message.text) for message in reversed(messages) if message.type == "human"), ""))
+        reply = self._reply(last_prompt(messages))
+        text, calls = (reply, ()) if isinstance(reply, str) else (reply.text, reply.calls)
         for end in (*self.stop, *(stop or ())):
             text = text.partition(end)[0]
         words = re.findall(r"\s*\S+|\s+$", text)
@@ -81,10 +97,14 @@ class ScriptedChat(BaseChatModel):
         read, written = sum(len(str(message.text).split()) for message in messages), len("".join(words).split())
         return words, {
             "usage_metadata": {"input_tokens": read, "output_tokens": written, "total_tokens": read + written},
-            "response_metadata": {"finish_reason": "length" if cut else "stop", "model_name": self.model_name},
+            "response_metadata": {
+                "finish_reason": "length" if cut else "tool_calls" if calls else "stop",
+                "model_name": self.model_name,
+            },
+            "tool_calls": with_ids(calls, messages),
         }
 
-    def _reply(self, prompt: str) -> str:
+    def _reply(self, prompt: str) -> str | ScriptedReply:
         if isinstance(self.replies, list):
             for text in self._rest:
                 return text

@@ -12,8 +12,10 @@ from seedbed.errors import BudgetSpent, ModelUnavailable, PlaybookError, Problem
 from seedbed.models.chat import Message
 from seedbed.playbooks.conditions import Condition, Until
 from seedbed.playbooks.playbook import Playbook, Step
-from seedbed.playbooks.prompts import Placeholder, fill, placeholders
+from seedbed.playbooks.prompts import Placeholder, fields, fill, placeholders
+from seedbed.playbooks.steps.schemas import within
 from seedbed.stage.dialogue.adaptation import Convergence, assess, holds
+from seedbed.stage.dialogue.agent_loop import answer_step
 from seedbed.stage.dialogue.children import INHERITED, STOPPING, open_children
 from seedbed.stage.dialogue.context import Statement, condense, summarise
 from seedbed.stage.stage import Stage
@@ -28,8 +30,9 @@ Ended = dict[str, Exception | None]
 """The steps that have ended, with their errors."""
 
 
-async def dialogue(task: Mapping[str, Any], stage: Stage) -> str:
-    """Ask every step as soon as the steps it refers to have ended; the answer of the last one is the output.
+async def dialogue(task: Mapping[str, Any], stage: Stage) -> Any:
+    """Ask every step as soon as the steps it refers to have ended; the answer of the last one is the output,
+    a structured one as its value.
 
     A step that refers to no other waits for all before it. A failed step fails only those that need it. When the money
     runs out, the last step concludes from the answers there are.
@@ -50,7 +53,8 @@ async def dialogue(task: Mapping[str, Any], stage: Stage) -> str:
             await stage.log(f"{name} was not answered: {wrong}")
     if error and fatal:
         raise error
-    return texts[-1] if texts and (error or not answers[last]) else answers[last]
+    text = texts[-1] if texts and (error or not answers[last]) else answers[last]
+    return work.structured[last] if last in work.structured and text == answers[last] else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ class _Dialogue:
         self.task = {name: value for name, value in task.items() if name != INHERITED or not stage.depth}
         self.values = {Placeholder(name): text_of(value) for name, value in task.items()}
         self.answers: dict[str, str] = {}
+        self.structured: dict[str, Any] = {}
+        """The values of structured answers."""
         self.left_out: set[str] = set()
         """The steps whose `when` did not hold when it was last checked."""
         self.plan = _plan(self.playbook)
@@ -152,11 +158,11 @@ class _Dialogue:
                 seen, before, fresh = await self._messages(step, previous)
                 rounds = self.rounds.setdefault(step.name, [])
                 system = fill(self.playbook.roles[step.role].system, self.values)
-                prompt, last = fresh[-1].text, step.name == self.last and not rounds
-                turn = await self.stage.ask(
-                    step.role, prompt, before=[*before, *fresh[:-1]], system=system, step=step, last=last
-                )
-                text = turn.text
+                last = step.name == self.last and not rounds
+                messages = [*self.stage.instructions(step.role, system), *before, *fresh]
+                turn = await answer_step(self.stage, step, messages, last=last)
+                text = turn.text if turn.value is None else canonical(turn.value)
+                self._set_fields(step.name, turn.value)
                 if step.opens:
                     text = await open_children(self.stage, step, text, self.task, seen)
                 if previous is not None:
@@ -175,6 +181,14 @@ class _Dialogue:
         self.answers[name] = self.values[Placeholder(name)] = text
         if model is not None:
             self.values[Placeholder(name, of_model=True)] = model
+
+    def _set_fields(self, name: str, value: Any) -> None:
+        """Let prompts use the fields of a structured answer."""
+        if value is not None:
+            self.structured[name] = value
+            for each in self.plan.fields.get(name, ()):
+                part = within(value, each.path)
+                self.values[each] = "" if part is None else text_of(part)
 
     async def _is_due(self, step: Step, when: Condition) -> bool:
         due = holds(when, self.answers)
@@ -233,6 +247,8 @@ class _DialoguePlan:
     mentions: dict[str, frozenset[str]]
     needs: dict[str, list[str]]
     parts: list[_PlanPart]
+    fields: dict[str, list[Placeholder]]
+    """The fields of the structured answers of each step that prompts use."""
 
     @property
     def last(self) -> str:
@@ -243,12 +259,22 @@ class _DialoguePlan:
 def _plan(playbook: Playbook) -> _DialoguePlan:
     mentions = {step.name: frozenset(_mentions(playbook, step)) for step in playbook.all_steps()}
     needs = _needs(playbook, mentions)
-    return _DialoguePlan(mentions, needs, _parts(playbook, needs))
+    used: dict[str, list[Placeholder]] = {}
+    for text in (text for step in playbook.all_steps() for text in _texts(playbook, step)):
+        for each in fields(text):
+            used.setdefault(each.name, []).append(each)
+    return _DialoguePlan(mentions, needs, _parts(playbook, needs), used)
+
+
+def _texts(playbook: Playbook, step: Step) -> tuple[str, str]:
+    return (step.prompt, playbook.roles[step.role].system)
 
 
 def _mentions(playbook: Playbook, step: Step) -> Iterator[str]:
-    for text in (step.prompt, playbook.roles[step.role].system):
+    structured = {each.name for each in playbook.all_steps() if each.output}
+    for text in _texts(playbook, step):
         yield from (each.name for each in placeholders(text))
+        yield from (each.name for each in fields(text) if each.name in structured)
 
 
 def _needs(playbook: Playbook, mentions: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:

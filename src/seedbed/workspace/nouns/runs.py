@@ -22,9 +22,9 @@ from seedbed.spending.ledger import Ledger
 from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
 from seedbed.stage.dialogue.children import INHERITED
-from seedbed.stage.model_choice import routing_outcomes
 from seedbed.stage.program import Program, recorded
 from seedbed.stage.stage import Stage
+from seedbed.stage.turns.model_choice import routing_outcomes
 from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Feed, Json, Query, now
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from seedbed.errors import BudgetSpent, Problem, SettingsError
 from seedbed.models.calling.limits import Reserve
 from seedbed.models.cards import Model, fallback_chain
-from seedbed.models.chat import Message
+from seedbed.models.chat import Message, OutputForm, ToolOffer, prompt_texts
 from seedbed.models.prices import REMEDY
 from seedbed.models.routing.request import ModelChoice, RoutingRequest
 from seedbed.models.usage import estimated_tokens
@@ -70,20 +70,21 @@ async def choose_model(
     ledger: Ledger,
     requirements: ModelRequirements,
     step: str,
-    messages: Sequence[Message],
+    texts: Sequence[str],
     *,
     last: bool,
     seed: str,
 ) -> ModelChoice:
-    """The router's choice for a turn. If the money left pays for no model, wait until calls under way are settled."""
+    """The router's choice for a turn that reads those texts. If the money left pays for no model, wait until calls
+    under way are settled."""
 
     def choose(*, held: bool) -> ModelChoice:
         request = RoutingRequest(
             task_type="+".join(sorted(requirements.needs)) or step,
             needs=requirements.needs,
             prefer=requirements.prefer,
-            prompt_tokens=estimated_tokens(*(message.text for message in messages)),
-            most_prompt_tokens=_most_prompt_tokens(messages),
+            prompt_tokens=estimated_tokens(*texts),
+            most_prompt_tokens=_most_prompt_tokens(texts),
             max_tokens=requirements.max_tokens or USUAL_TOKENS,
             affordable=ledger.left_usd(last=last, held=held) if ledger.needs_prices else None,
             quality=requirements.quality,
@@ -126,8 +127,9 @@ class Spender:
     by: str = ""
     any_price: bool = False
 
-    def reserve_from(self, ledger: Ledger, last: bool) -> Reserve:
-        """A Reserve that reserves the cost of a request from a ledger; only the `last` turn may spend all of it."""
+    def reserve_from(self, ledger: Ledger, last: bool, beyond: Sequence[ToolOffer | OutputForm] = ()) -> Reserve:
+        """A Reserve that reserves the cost of a request, and what is `beyond` its messages, from a ledger; only the
+        `last` turn may spend all of it."""
 
         @asynccontextmanager
         async def reserve(
@@ -135,7 +137,7 @@ class Spender:
         ) -> AsyncIterator[Reservation]:
             if self.check:
                 await self.check()
-            prompt_tokens = _most_prompt_tokens(messages)
+            prompt_tokens = _most_prompt_tokens(prompt_texts(messages, beyond))
             prices = model.price(prompt_tokens)
             limited = self.share is not None and self.share.is_limited
             if prices is None and (ledger.needs_prices or limited) and not self.any_price:
@@ -188,8 +190,8 @@ def expect_prices(playbook: Playbook, models: Callable[[str], Model], *, limited
         raise SettingsError(problems)
 
 
-def _most_prompt_tokens(messages: Sequence[Message]) -> int:
-    return sum(most_tokens(message.text) for message in messages)
+def _most_prompt_tokens(texts: Sequence[str]) -> int:
+    return sum(map(most_tokens, texts))
 
 
 def _unknown_price(model: Model) -> Problem:
