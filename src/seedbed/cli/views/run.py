@@ -47,9 +47,9 @@ def estimate_line(estimate: RunEstimate, what: str = "") -> RenderableType:
         "unknown calls" if estimate.calls is None else counted(round(estimate.calls), "call"),
         "unknown tokens" if estimate.tokens is None else counted(round(estimate.tokens), "token"),
         "unknown cost" if usd is None else money(usd),
-        "unknown time" if seconds is None else f"{seconds:,.0f} s one after the other",
+        "unknown time" if seconds is None else f"{seconds:,.0f} s in sequence",
     ]
-    basis = f"as its last {counted(estimate.as_runs, 'run')}" if estimate.as_runs else "each step once"
+    basis = f"based on its last {counted(estimate.as_runs, 'run')}" if estimate.as_runs else "if each step runs once"
     return line(("would take ", "yellow"), f"{what}{', '.join(parts)} ({basis})")
 
 
