@@ -214,11 +214,10 @@ class Runner:
 
     def identity(self, playbook: Playbook) -> Json:
         """All but the playbook that decides what its runs are: models, source, tools and rules beyond its own."""
-        identity = self.model_identities(playbook)
+        identity = self.model_identities(playbook) | self._tool_sources.identity(self.tools, playbook)
         listed = self._tool_sources.listed() if playbook.program else ()
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
-        identity |= self._tool_sources.identity(self.tools, playbook)
         if reaches_tools(playbook, self.library):
             if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
                 identity["stand-ins"] = simulated  # stored scores are found by this key
@@ -282,8 +281,7 @@ class Runner:
             recorder = await off_loop(self._resumed, run)
 
     def _resumed(self, run: str, source: ReplaySource | None = None, *, complete: bool = False) -> Recorder:
-        """The record of a run to continue."""
-        leave_all(self._left)  # it may be among them
+        leave_all(self._left)  # the run to continue may be among them
         cassette = partial(load_cassette, self.library)
         return resumed(self.journal, run, self.library.by, cassette, source, complete=complete)
 
