@@ -35,7 +35,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.intervals import mean_gain, mean_score
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.experiment import Design, Experiment, RuleChoice
-from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.sequential_test import SequentialTest
 from seedbed.experiments.verdict import Verdict
 from seedbed.stats.agreement import cohen_interval
 from seedbed.stats.estimates import Interval, after_stopping, least_after_stopping
