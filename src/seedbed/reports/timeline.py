@@ -12,7 +12,7 @@ from seedbed.reports.page import PageSection, PageTable, picture, section
 from seedbed.reports.plots import LABEL, ROW, TEXT, WIDTH, label, scale, tick, ticks
 from seedbed.runs.history import recall
 from seedbed.runs.run import Call, Child, Decision, Run, TimedEntry, Turn
-from seedbed.storage.store import Json, Store, short
+from seedbed.storage.store import Json, Store
 
 MOST_ROWS = 100
 """The picture of a longer run would be longer than anybody reads."""
@@ -85,7 +85,7 @@ def _described(entry: TimedEntry, seconds: float) -> tuple[str, str, float]:
         case Decision():
             return "decision", entry.point, 0.0 if entry.answered else seconds
         case Child():
-            return "child", f"{entry.step} {short(entry.run)}", seconds
+            return "child", entry.step, seconds
     raise TypeError(f"found {type(entry).__name__}; expected an entry of a run")
 
 
