@@ -50,13 +50,15 @@ class TimelineRow:
 
 def timeline(run: Run, store: Store | None = None) -> list[TimelineRow]:
     """The steps of a run in the order in which they began. Its store adds those of a run that it opened, below the step
-    that did so. Older recordings have no times: their steps are left out."""
+    that did so. Left out are steps of older recordings, which have no times, and those that a recording answered
+    in a replay, as they happened before it."""
     return list(_rows(run, store, run.started, 0))
 
 
 def _rows(run: Run, store: Store | None, zero: datetime, depth: int) -> Iterator[TimelineRow]:
     entries: list[TimedEntry] = [*run.turns, *run.calls, *run.decisions, *run.children]
     timed = [(each.started, each.ended, each) for each in entries if each.started and each.ended]
+    timed = [entry for entry in timed if entry[0] >= run.started]
     for started, ended, each in sorted(timed, key=lambda entry: entry[:2]):
         seconds = (ended - started).total_seconds()
         kind, name, worked = _described(each, seconds)

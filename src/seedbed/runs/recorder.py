@@ -212,7 +212,7 @@ class Recorder:
         started, began = self._clock(), time.perf_counter()
         body = await (self.claims.once(key, name, json_copy(request), work) if risky else work())
         if kind in TIMED:
-            body = {**body, "started": started.isoformat(), "ended": self._clock().isoformat()}
+            body = {"started": started.isoformat(), "ended": self._clock().isoformat(), **body}
         seconds = body.get("latency_seconds", time.perf_counter() - began)
         with self.claims.storing(key, name) if risky else nullcontext():
             stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))

@@ -57,7 +57,7 @@ class TimedEntry(RunEntry):
 
 def times_of(body: Json) -> dict[str, datetime]:
     """When the entry with that body began and ended, as far as that is known."""
-    return {name: datetime.fromisoformat(body[name]) for name in TIMES if name in body}
+    return {name: datetime.fromisoformat(body[name]) for name in TIMES if body.get(name)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

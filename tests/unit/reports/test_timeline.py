@@ -120,7 +120,7 @@ async def test_the_steps_of_a_run_that_was_opened_stand_below_the_step_that_open
         return recorder
 
     async def decided() -> dict[str, Any]:
-        return PLAIN.body()
+        return Decision(point="way", action="left", because="x").body()
 
     async def inner(name: str) -> Run:
         below = await record(name, top.id)

@@ -112,7 +112,7 @@ def timeline_view(rows: Sequence[TimelineRow]) -> RenderableType:
     """When each step happened: a bar of blocks while it worked, pale while it waited, a line for a run it opened."""
     whole = max((row.at_seconds + row.seconds for row in rows), default=0.0)
     if not rows:
-        return line(("no step of it has times: it was recorded by an earlier version", "dim"))
+        return line(("no step has times of its own: it is a replay, or was recorded by an earlier version", "dim"))
     columns = (
         Column(HEADS[0], lambda row: line(f"{'  ' * row.depth}{row.texts[0]}"), flexible=True),
         Column(HEADS[1], lambda row: row.texts[1], 1, True),
