@@ -24,7 +24,7 @@ from seedbed.errors import (
 from seedbed.models.calling.fallback import ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
-from seedbed.models.chat import Message, Sampling, ToolOffer, prompt_texts
+from seedbed.models.chat import Message, ToolOffer, prompt_texts
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission
 from seedbed.playbooks.steps.tool_use import chosen
@@ -35,6 +35,7 @@ from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Nobody, Person, Questions
+from seedbed.stage.frameworks import StagedRoles
 from seedbed.stage.permission import ActionRules, unconfirmed
 from seedbed.stage.stage_options import StageOptions
 from seedbed.stage.tools import Tool, toolset
@@ -45,7 +46,8 @@ from seedbed.storage.store import Digest, Json, digest
 from seedbed.telemetry import ToolEnded, emit, within
 
 if TYPE_CHECKING:
-    pass
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
 
 
 class Stage:
@@ -136,7 +138,7 @@ class Stage:
                 self._limits,
                 requirements.needs,
                 self.spender.reserve_from(ledger, last, options.beyond),
-                Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop, options.offer, options.form),
+                options.sampling(speaker, self.seed),
                 pieces_of(replace(event, model=chain[0]), self._notify) if self.on_event else None,
             )
             try:
@@ -282,6 +284,20 @@ class Stage:
         self.recorder.calls.append(done)
         self._notify(RunEvent(run=self.recorder.id, step=tool, role="", model="", depth=self.depth, call=done))
         return done
+
+    def model(self, role: str, *, step: str = "") -> BaseChatModel:
+        """A role as a LangChain chat model, for any agent made of one; agents at the same time have a `step` each."""
+        return StagedRoles(self, step).model(role)
+
+    def tools(self, *names: str) -> list[BaseTool]:
+        """The tools with these names as LangChain tools; by default those of the roles, or all if they name none."""
+        named = {name for role in self.playbook.roles.values() for name in role.tools}
+        return StagedRoles(self).tools(names or sorted(named) or ["*"])
+
+    def openai(self, *, step: str = "", blocking: bool = False) -> dict[str, Any]:
+        """The arguments of an `AsyncOpenAI` client, or of a blocking `OpenAI` for other threads, whose chat completions
+        are turns of this run: `model=` is a role."""
+        return StagedRoles(self, step).openai(blocking=blocking)
 
     def offer(self, names: Collection[str], choice: str = "") -> ToolOffer | None:
         """The tools that these names and patterns choose, as a model is offered them; None if they choose none."""
