@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
@@ -299,3 +300,21 @@ async def test_a_look_after_the_verdict_does_not_hide_it() -> None:
         assert (await space.compare(OLD, NEW, on=tasks(range(30)))).mode == "confirmatory"
         assert (await space.compare(OLD, NEW, on=tasks(range(30)), options=Comparing(seed=7))).mode == "exploratory"
         assert await is_released(space, because="")
+
+
+@pytest.mark.parametrize("known", ["compared", "run by hand"])
+async def test_a_secret_in_each_task_does_not_make_the_winners_new(known: str) -> None:
+    """Records of runs leave out what looks like a secret, so that their tasks read a little different."""
+    space = await serve_old(world([*LOSSES], [*WINS]))
+
+    def secretive(text: str) -> str:
+        return f"{text} The key is sk-{hashlib.sha256(text.encode()).hexdigest()}."
+
+    if known == "compared":
+        assert (await space.compare(OLD, NEW, on=tasks(range(69), secretive))).finding == "inconclusive"
+    else:
+        for task in tasks(WINS, secretive):
+            await space.run(NEW, **task.inputs)
+    verdict = await space.compare(OLD, NEW, on=tasks(WINS, secretive))
+    assert (verdict.finding, verdict.mode) == ("superior", "exploratory")
+    assert not await is_released(space, because=verdict)

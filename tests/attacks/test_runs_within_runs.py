@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import seedbed
 from seedbed import Playbook, Workspace, tool
-from seedbed.errors import BudgetSpent, RunTaken
+from seedbed.errors import BudgetSpent, InDoubt, RunTaken
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.stage.stage import Stage
@@ -109,6 +110,30 @@ async def test_an_inner_run_does_not_act_when_another_worker_has_the_outer_one(h
         await running
     assert paid == [7]
     assert list(at.store.facts(Query(kind="run"))) == []
+
+
+async def shrugs(task: Mapping[str, Any], stage: Stage) -> Any:
+    with suppress(InDoubt):
+        await above[0].run(PAYS, usd=7, where=task["where"])
+    return "as if nothing had happened"
+
+
+async def test_a_run_does_not_end_as_if_an_inner_one_were_not_in_doubt() -> None:
+    async def cut_off(usd: int) -> None:
+        paid.append(usd)
+        raise TimeoutError
+
+    at = await space()
+    at.tools = [tool(cut_off, changes=True, name="pay")]
+    playbook = Playbook.from_document({"program": f"{__name__}:shrugs", "rules": {"allow": ["pay"]}})
+    with pytest.raises(InDoubt):
+        await at.run(playbook, where="")
+    (run,) = at.runs.recent()
+    (doubt,) = at.runs.doubts()
+    assert (run.status, doubt.run != run.id) == ("failed", True)
+    at.runs.settle(doubt.run, "pay", done=True, because="the bank says so")
+    assert (await at.runs.resume(run)).status == "completed"
+    assert paid == [7]
 
 
 async def spends(task: Mapping[str, Any], stage: Stage) -> Any:

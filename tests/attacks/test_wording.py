@@ -19,6 +19,8 @@ REWORDED: dict[str, Callable[[str], str]] = {
     "a soft hyphen": lambda text: text.replace("customer", "cus\u00adtomer"),
     "full width": lambda text: text.replace("granted", "ｇｒａｎｔｅｄ"),
     "letters of another script": lambda text: text.replace("customer", "сustоmer"),
+    "codes of HTML": lambda text: text.replace(" ", "&nbsp;").replace("e", "&#101;"),
+    "codes of URLs": lambda text: text.replace(" ", "%20"),
     "quotes": lambda text: f"“{text}”",
     "no question mark": lambda text: text.rstrip("?"),
     "an order of marks and blanks": lambda text: f"\t{text}  !\n",

@@ -15,7 +15,7 @@ from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, shown
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library, check_ref_name
 from seedbed.release.assignment import unknown_channel
-from seedbed.release.gates.gate import Gate, Refusal, ReleaseRequest
+from seedbed.release.gates.gate import Gate, InUse, Refusal, ReleaseRequest
 from seedbed.release.live_comparison import find_live_verdict
 from seedbed.release.ramp import NO_RAMP, Ramp
 from seedbed.release.states import (
@@ -52,6 +52,7 @@ class Rollout:
     ramp: Ramp = NO_RAMP
     keep_back: KeepBack | None = None
     require: tuple[Any, ...] = ()
+    in_use: InUse | None = None
 
 
 AT_ONCE = Rollout()
@@ -92,7 +93,8 @@ async def release(
     refusals = [then] if isinstance(then, Problem) else []
     if candidate != now.stable:
         code = _released_code(store, channel, now.stable)
-        request = ReleaseRequest(channel, candidate, now.stable, verdict, library, event.share, code)
+        share, in_use = event.share, rollout.in_use
+        request = ReleaseRequest(channel, candidate, now.stable, verdict, library, share, code, in_use)
         refusals += [refusal for gate in gates if (refusal := await gate(request))]
     if isinstance(then, Problem) or refusals:
         raise _refused(channel, refusals)

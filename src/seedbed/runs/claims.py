@@ -26,6 +26,9 @@ from seedbed.storage.store import Fact, Json, Query, Store, digest, now, short
 
 NO_WORKER = ""
 
+ENDING = (InDoubt, RunTaken, StoreError, Stopped, QuotaSpent)
+"""What ends a run so, ends the one above it: its program must not go on without it."""
+
 Ending = TypeVar("Ending", bound=SeedbedError)
 
 
@@ -222,12 +225,15 @@ class Claims:
                     raise self.stop(self._taken())
             self.number += 1
 
-    def stop(self, error: Ending) -> Ending:
-        """Let this worker do nothing more in the run; returns the error. A loss of the record is the first one."""
+    def stop(self, error: Ending, *, below: bool = False) -> Ending:
+        """Let this worker do nothing more in the run, for what befell it or a run `below`; returns the error.
+
+        A loss of the record is the first one.
+        """
         later = self.stopped is not None and isinstance(error, StoreError | Stopped | QuotaSpent)
         if not isinstance(self.stopped, RunTaken) and not later:
             self.stopped = error
-        self.held &= not isinstance(error, RunTaken)
+        self.held &= below or not isinstance(error, RunTaken)
         return error
 
     def _taken(self) -> RunTaken:
@@ -240,6 +246,12 @@ class Claims:
             f"seedbed runs settle {run} {idempotency_key(key)[:10]} done|not-done --because REASON, and "
             f"seedbed run --resume {run}"
         )
+
+
+def leave_all(left: list[Claims]) -> None:
+    """Leave runs that could not be left when they ended here; those that still cannot stay in the list."""
+    every, left[:] = list(left), []
+    left += [claims for claims in every if not claims.leave()]
 
 
 def _settled_call(call: Announced) -> Json:

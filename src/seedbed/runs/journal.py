@@ -51,6 +51,7 @@ class Journal:
             return await asyncio.shield(done)
         except asyncio.CancelledError:  # what happened is stored all the same: it may have been paid for
             await asyncio.wait([done])
+            done.exception()  # nobody else asks for it
             raise
         except StoreError as lost:
             emit(StoreFailed(kind=fact.kind, error=type(lost).__name__))

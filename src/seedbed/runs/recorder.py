@@ -14,9 +14,9 @@ from importlib.metadata import version
 from itertools import count
 from typing import Any, Literal, Self
 
-from seedbed.errors import InDoubt, NotFound, QuotaSpent, RunError, RunTaken, Stopped, StoreError
+from seedbed.errors import NotFound, RunError, RunTaken, StoreError
 from seedbed.redaction import REDACTED, redact, redacted
-from seedbed.runs.claims import Claims, announced_calls, claims_of
+from seedbed.runs.claims import ENDING, Claims, announced_calls, claims_of
 from seedbed.runs.history import (
     ENTRIES,
     ends_of,
@@ -282,15 +282,12 @@ class Recorder:
         run = child_id(self.id, first)
         try:
             done = await work(run)
-        except RunTaken:  # whoever took it records how it ends
-            raise
         except Exception as error:
-            if isinstance(
-                error, InDoubt | StoreError | Stopped | QuotaSpent
-            ):  # the program of this run must not go on without it
-                self.claims.stop(error)
-            with suppress(NotFound):  # it may not even have begun
-                await store(await off_loop(recall, self._journal.store, run))
+            if isinstance(error, ENDING):
+                self.claims.stop(error, below=True)
+            if not isinstance(error, RunTaken):  # whoever took it records how it ends
+                with suppress(NotFound):  # it may not even have begun
+                    await store(await off_loop(recall, self._journal.store, run))
             raise
         return await store(done)
 

@@ -57,6 +57,7 @@ class BetterOptions(Section):
     error: ErrorRate = 0.05
     agreement: Fraction = 0.6
     replays: bool = False
+    metrics: list[str] = Field(default_factory=list)
 
 
 class NotWorseOptions(Section):

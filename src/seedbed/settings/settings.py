@@ -36,9 +36,9 @@ from seedbed.settings.values import REFERENCE_SCHEMA, Period, PositiveCount, Quo
 Environment: TypeAlias = Literal["dev", "staging", "production"]
 RESERVED = frozenset({"SEEDBED_KEY", "SEEDBED_NEW_KEY", "SEEDBED_DEBUG"})
 """Variables that are not settings: the keys of an encrypted store, and the switch for tracebacks."""
-ONLY_IN_FILE = frozenset({"channels", "reviewers", "signers"})
-"""What decides whether a release is allowed: no variable overrides it, because that would leave no trace, and no
-environment, because a variable chooses it."""
+ONLY_IN_FILE = frozenset({"channels", "metrics", "reviewers", "signers"})
+"""What decides whether a release is allowed, with the judges that gates name: no variable overrides it, because that
+would leave no trace, and no environment, because a variable chooses it."""
 
 
 class LimitSettings(Section):

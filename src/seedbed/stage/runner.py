@@ -18,7 +18,7 @@ from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import load
 from seedbed.runs.cassette import ReplayMode
-from seedbed.runs.claims import Claims, is_taken
+from seedbed.runs.claims import ENDING, Claims, is_taken, leave_all
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource
@@ -188,8 +188,7 @@ class Runner:
         await off_loop(expect_free, self.store, run)
         recorder = await off_loop(self._resumed, run)
         playbook = await off_loop(self.library.get, recorder.playbook)
-        limit = recorder.max_cost_usd if max_cost_usd is None else max_cost_usd
-        ledger = Ledger(limit, within=bounds().ledger)
+        ledger = Ledger(recorder.max_cost_usd if max_cost_usd is None else max_cost_usd, within=bounds().ledger)
         async with self._admission, self._staged(playbook, recorder, ledger, on_event) as stage:
             return await perform(stage, recorder.inputs)
 
@@ -287,6 +286,7 @@ class Runner:
 
     def _resumed(self, run: str, source: ReplaySource | None = None, *, complete: bool = False) -> Recorder:
         """The record of a run to continue."""
+        leave_all(self._left)  # it may be among them
         cassette = partial(load_cassette, self.library)
         return resumed(self.journal, run, self.library.by, cassette, source, complete=complete)
 
@@ -350,8 +350,7 @@ class Runner:
         above = (parent.playbook, *parent.above) if parent else await off_loop(playbooks_above, recorder, self.library)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder)
         if self._left:
-            left, self._left = self._left, []
-            self._left += [claims for claims in left if not await off_loop(claims.leave)]
+            await off_loop(leave_all, self._left)
         if recorder.resumed and not parent and ledger.is_limited:  # before any model is asked
             paid = await off_loop(lambda: recorder.paid_before)
             ledger.spend(*paid, here=recorder.claims.above is not None)  # what is above has counted it
@@ -377,7 +376,9 @@ class Runner:
                 )
                 with bounded(within):
                     yield Stage(playbook, refuse if strict else self.models.__getitem__, recorder, options)
-        except SeedbedError:
+        except SeedbedError as error:
+            if recorder.claims.above and isinstance(error, ENDING):
+                recorder.claims.above.stop(error, below=True)
             recorder.check()
             raise
         finally:

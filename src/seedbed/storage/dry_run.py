@@ -7,13 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
 
-from seedbed.errors import NotFound
+from seedbed.errors import NotFound, StoreError
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, RefMove, Store, Target, check_facts, now, ref_after
 
 
 class DryRunStore:
-    """Reads the inner store; writes stay in memory, where later reads see them."""
+    """Reads the inner store; writes stay in memory, where later reads see them.
+
+    Runs are refused: they would be paid for, and what they show would be known without a trace.
+    """
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
@@ -33,6 +36,8 @@ class DryRunStore:
             return any(self._inner.facts(Query(kind=kind, key=key)))
 
         batch = check_facts(facts)
+        if any(fact.kind == "start" for fact in batch):
+            raise StoreError("run: found one in a dry run; expected it outside of one, where it is recorded")
         return self._own.append(
             fact for fact in batch if not any(is_known(*name) for name in ((fact.kind, fact.key), *fact.unless))
         )

@@ -57,7 +57,7 @@ def test_an_exact_test_that_read_its_last_task_leaves_half_of_the_rest_to_the_ne
 
 @pytest.mark.parametrize("finding", ["futile", "inferior", "superior", "invalid"])
 def test_a_test_that_ended_before_leaves_nothing(finding: Finding) -> None:
-    """Given back what a hopeless candidate did not spend, twenty attempts err in 12 % (benchmarks/attempts.py)."""
+    """Given back what a hopeless candidate did not spend, twenty attempts err in 11 % (benchmarks/attempts.py)."""
     assert next_share(tried(finding, 0.002), OLD, AttemptTerms()) == pytest.approx(SECOND)
 
 

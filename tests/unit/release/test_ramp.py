@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seedbed.errors import Problem, SettingsError
 from seedbed.release.ramp import Ramp, build_ramp
-from seedbed.settings import ChannelSettings, Settings
+from seedbed.settings import ChannelSettings
 from seedbed.settings.values import share
 
 
@@ -86,16 +85,3 @@ def test_no_step_can_be_left_out() -> None:
 
 def test_without_steps_a_release_is_for_all_unless_it_asks_for_less() -> None:
     assert (Ramp().first(None), Ramp().first(0.1), Ramp().after(0.1, None), Ramp().after(0.1, 0.5)) == (1, 0.1, 1, 0.5)
-
-
-def test_each_environment_may_have_its_own(tmp_path: Path) -> None:
-    file = tmp_path / "seedbed.yaml"
-    file.write_text(
-        "channels: {live: {require: []}}\n"
-        "environments:\n"
-        "  production: {quota: {runs_per_day: 9}, channels: {live: {canary: {shares: [5%, 100%], hold: 500 runs}}}}\n"
-    )
-    dev, production = (Settings.load(file, {"SEEDBED_ENVIRONMENT": name}) for name in ("dev", "production"))
-    assert ramp("live", dev.channels["live"]) == Ramp()
-    assert ramp("live", production.channels["live"]) == Ramp((0.05, 1.0), 500)
-    assert (dev.quota.runs_per_day, production.quota.runs_per_day) == (None, 9)

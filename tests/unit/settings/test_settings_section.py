@@ -87,6 +87,7 @@ def test_what_is_missing_is_told_beside_what_is_wrong_unless_another_layer_may_a
         ("SEEDBED_CHANNELS__PRODUCTION__CANARY__APPROVAL", "false"),
         ("SEEDBED_REVIEWERS", "{eve: [safety]}"),
         ("SEEDBED_SIGNERS", "{}"),
+        ("SEEDBED_METRICS__KIND__RUBRIC", "Is it an answer?"),
     ],
 )
 def test_no_variable_changes_what_a_release_has_to_pass(tmp_path: Path, variable: str, value: str) -> None:
@@ -98,7 +99,12 @@ def test_no_variable_changes_what_a_release_has_to_pass(tmp_path: Path, variable
 
 @pytest.mark.parametrize(
     ("section", "value"),
-    [("channels", "{production: {require: []}}"), ("reviewers", "{eve: [safety]}"), ("signers", "{}")],
+    [
+        ("channels", "{production: {require: []}}"),
+        ("reviewers", "{eve: [safety]}"),
+        ("signers", "{}"),
+        ("metrics", "{}"),
+    ],
 )
 def test_nor_does_an_environment_since_a_variable_chooses_it(tmp_path: Path, section: str, value: str) -> None:
     text = f"channels: {{production: {{require: [better, review]}}}}\nenvironments: {{staging: {{{section}: {value}}}}}"

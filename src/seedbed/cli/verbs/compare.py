@@ -247,15 +247,11 @@ def compare(
         if isinstance(source, PastRuns) and evidence.on:
             source = replace(source, expected=space.datasets.get(evidence.on))
         if work.plan:
-            plan = space.experiments.forecast(
-                sides.old, sides.only("--plan"), on=str(source), metric=metric, options=how
-            )
-            call.show(plan.document(), views.forecast_view(plan))
+            _show_forecast(call, space, sides, str(source), how)
             return
         if not (isinstance(source, PastRuns) or call.as_json):
-            prospect = space.experiments.prospect(
-                sides.old, [*sides.candidates.values()], on=source, metric=metric, options=how
-            )
+            others = [*sides.candidates.values()]
+            prospect = space.experiments.prospect(sides.old, others, on=source, metric=metric, options=how)
             output.say(views.prospect_text(prospect))
         if call.dry_run:
             _show_estimate(call, space, sides, evidence, how)
@@ -265,12 +261,16 @@ def compare(
         call.say_held_out(space, evidence.on or "")
         with going_on(output.same_command):
             verdict = _verdict(space, sides, source, how, work)
-        rule = space.experiments.rule(verdict)
         if work.file:
             verdict.export(work.file, store=space.store, names=sides.names)
-    _show(call, verdict, rule, sides)
+        _show(call, verdict, space.experiments.rule(verdict), sides)
     call.say_written(work.file)
     raise typer.Exit(_exit_code(verdict, decision.goal))
+
+
+def _show_forecast(call: Invocation, space: Workspace, sides: Sides, on: str, how: Comparing) -> None:
+    plan = space.experiments.forecast(sides.old, sides.only("--plan"), on=on, metric=sides.metric, options=how)
+    call.show(plan.document(), views.forecast_view(plan))
 
 
 def _show_estimate(call: Invocation, space: Workspace, sides: Sides, evidence: EvidenceOptions, how: Comparing) -> None:

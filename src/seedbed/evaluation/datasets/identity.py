@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from seedbed.evaluation.datasets.dataset import Case, Task
+from seedbed.redaction import redact
 from seedbed.storage.store import Digest, digest
 
 _LOOK_ALIKES = str.maketrans("аеорсухіјѕԁһвкмнт", "aeopcyxijsdhbkmht")
@@ -32,7 +35,11 @@ def unit_of(task: Task) -> str:
 
 
 def normal_text(text: str, case: Case = "fold") -> str:
-    """A text without what makes no difference to what it asks."""
+    """A text without what makes no difference to what it asks: case, blanks, invisible characters, codes for others."""
+    if "&" in text:
+        text = html.unescape(text)
+    if "%" in text:
+        text = unquote(text)
     if text.isascii():  # the same, ten times as fast: there may be very many runs to look through
         whole = text.translate(_CONTROLS)
         return " ".join((whole if case == "keep" else whole.casefold()).split()).strip(_ENDS)
@@ -47,8 +54,8 @@ def _normal(value: Any, keeping: Case = "fold") -> Any:
     match value:
         case Mapping():
             return {str(name): _normal(each, keeping) for name, each in value.items()}
-        case str():
-            return normal_text(value, keeping)
+        case str():  # records of runs have no secrets, and must be recognised
+            return normal_text(redact(value), keeping)
         case list() | tuple():
             return [_normal(each, keeping) for each in value]
         case float() if value.is_integer():

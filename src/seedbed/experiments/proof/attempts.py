@@ -197,7 +197,7 @@ def _left(verdict: Verdict, attempt: Fact) -> float:
     """The share that a verdict of an attempt did not spend: an exact test knows, others may have spent all.
 
     Only a test that read its last task leaves something. One that ended early, as futile, would have spent the rest:
-    with that given back, twenty attempts err in 12 % of cases (benchmarks/attempts.py).
+    with that given back, twenty attempts err in 11 % of cases (benchmarks/attempts.py).
     """
     if verdict.spent is None or verdict.finding != "inconclusive":
         return 0.0

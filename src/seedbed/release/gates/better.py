@@ -23,12 +23,13 @@ class BetterGate:
     count only with `replays`, each on tasks that were not replayed before. If a judge gave the scores, it must be
     trusted: the lower end of its kappa with people must reach `agreement`.
 
-    While the A/A sentinel is alarmed, no candidate passes.
+    With `metrics`, only verdicts by one of these count. While the A/A sentinel is alarmed, no candidate passes.
     """
 
     error: float = 0.05
     agreement: float = AGREEMENT
     replays: bool = False
+    metrics: tuple[str, ...] = ()
 
     async def __call__(self, request: ReleaseRequest) -> Refusal | None:
         if request.incumbent is None:
@@ -51,6 +52,11 @@ class BetterGate:
         if verdict.mode == "confirmatory" and not verdict.attempt and plan["channel"] != request.channel:
             actual = f"a verdict paid from the error budget of {plan['channel']}"
             return Refusal("better", actual, f"one for {request.channel}", remedy)
+        if self.metrics and not verdict.live and plan["metric"] not in map(request.metric, self.metrics):
+            return Refusal("better", f"a verdict by {verdict.metric}", f"one by {' or '.join(self.metrics)}", remedy)
+        if not (replayed or verdict.live) and (others := _other_models(request, plan["models"])):
+            actual = f"a verdict about another {', '.join(others)} than the one in use now"
+            return Refusal("better", actual, "one about the models in use", remedy)
         rate = _rate(verdict, store)
         if rate is None or rate > self.error:
             actual = "a verdict that is no attempt" if rate is None else f"a verdict with an error rate of {rate:g}"
@@ -71,6 +77,17 @@ class BetterGate:
                 actual = f"a verdict by the {refused.path}, with {refused.found}"
                 return Refusal("better", actual, refused.expected, refused.remedy)
         return None
+
+
+def _other_models(request: ReleaseRequest, compared: Json) -> list[str]:
+    """The models that were something else in the comparison than what their names stand for now."""
+    if request.in_use is None:
+        return []
+    others = set[str]()
+    for arm, digest in (("control", request.incumbent), ("candidate", request.candidate)):
+        now, then = request.in_use.models(request.library.get(str(digest))), compared.get(arm, {})
+        others |= {f"model {name}" for name in now if name in then and now[name] != then[name]}
+    return sorted(others)
 
 
 def _rate(verdict: Verdict, store: Store) -> float | None:

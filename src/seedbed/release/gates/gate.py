@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from seedbed.errors import NotFound, Problem
+from seedbed.errors import NotFound, Problem, SettingsError
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.proof.outputs import read_tool_calls
 from seedbed.experiments.sentinel import sentinel
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.library import Library
+from seedbed.playbooks.playbook import Playbook
 from seedbed.stage.program import code_of, is_same_code
-from seedbed.storage.store import Digest, Store, short
+from seedbed.storage.store import Digest, Json, Store, short
 
 Refusal = Problem
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """What a workspace uses now: the identities of the models behind a playbook, and of a metric by its name."""
+
+    models: Callable[[Playbook], Json]
+    metric: Callable[[str], Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,15 @@ class ReleaseRequest:
     """The share of users that would get it."""
     code: str = ""
     """The hash of the source of the incumbent's program when it was released; empty if that is not known."""
+    in_use: InUse | None = None
+    """None if it is not known."""
+
+    def metric(self, name: str) -> Json | None:
+        """The identity that the metric of a name has now; None if nothing is known by that name."""
+        try:
+            return self.in_use.metric(name) if self.in_use else parse_metric(name).identity
+        except SettingsError:
+            return None
 
     @property
     def is_code_edited(self) -> bool:

@@ -61,7 +61,8 @@ class NotWorse:
         wanted = len(tasks) * plan.replicates
         absent, worse = [], []
         for metric, margin in self.margins.items():
-            pair, known = _complete(metric, before.get(metric, {}), after.get(metric, {}), wanted)
+            now = request.metric(metric)
+            pair, known = _complete(now, before.get(metric, {}), after.get(metric, {}), wanted)
             if pair is None:
                 absent.append(f"{metric} of both at {known} of {wanted} tasks")
                 continue
@@ -135,21 +136,15 @@ def scores(
 
 
 def _complete(
-    metric: str, before: Mapping[str, TaskScores], after: Mapping[str, TaskScores], wanted: int
+    metric: Json | None, before: Mapping[str, TaskScores], after: Mapping[str, TaskScores], wanted: int
 ) -> tuple[tuple[TaskScores, TaskScores] | None, int]:
-    """The scores of both on all tasks by the same version of a metric, if complete; and on how many tasks there are."""
-    versions = [each for each in after if each in before and _current(metric) in (None, each)]
+    """The scores of both on all tasks by the metric as it is now, or by one version of a metric that is not known, if
+    complete; and on how many tasks there are."""
+    now = metric and digest("metric", metric)[3:19]
+    versions = [each for each in after if each in before and now in (None, each)]
     shared = {each: len(before[each].keys() & after[each].keys()) for each in versions}
     newest = next((each for each in reversed(versions) if shared[each] == wanted), None)
     return (before[newest], after[newest]) if newest else None, max(shared.values(), default=0)
-
-
-def _current(metric: str) -> str | None:
-    """The digest of the metric as it is now; None for metrics that only a workspace knows."""
-    try:
-        return digest("metric", parse_metric(metric).identity)[3:19]
-    except SettingsError:
-        return None
 
 
 def _direction(metric: str) -> Direction:

@@ -89,7 +89,7 @@ _Builder: TypeAlias = Callable[[Any, Panel], Gate]
 
 BUILT_IN: Mapping[str, _Builder] = {
     "schema": lambda _, __: schema,
-    "better": lambda options, _: BetterGate(options.error, options.agreement, options.replays),
+    "better": lambda options, _: BetterGate(options.error, options.agreement, options.replays, tuple(options.metrics)),
     "not_worse": lambda options, _: NotWorse(options.margins, options.error),
     "no_slice_worse": lambda options, _: NoSliceWorse(_slice_terms(options)),
     "held_out": lambda _, __: held_out,

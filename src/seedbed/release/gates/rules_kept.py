@@ -12,9 +12,9 @@ from seedbed.release.review.panel import Panel
 
 @dataclass(frozen=True, slots=True)
 class RulesKept:
-    """Nothing that binds the incumbent is dropped or loosened: rules, locks, bounds of numbers, steps. The program is
-    the same and has the same source, and the runs of the verdict call no tool that changes the world and was not called
-    before.
+    """Nothing that binds the incumbent is dropped or loosened: rules, locks, bounds of numbers, steps. It needs no new
+    input. The program is the same and has the same source, and the runs of the verdict call no tool
+    that changes the world and was not called before.
 
     A `panel` may let it pass all the same.
     """
@@ -28,6 +28,8 @@ class RulesKept:
         wrong = escapes(before, after)
         if before.program == after.program and request.is_code_edited:
             wrong.append(Problem("program", "source edited since the release of the incumbent", "the same source"))
+        if unknown := sorted(after.needed_inputs - before.needed_inputs):
+            wrong.append(Problem("inputs", f"{', '.join(unknown)}, which callers do not pass", "known inputs"))
         if (new := request.new_tools()) is None:
             wrong.append(Problem("tools", "no runs that show which ones it calls", "known tools"))
         changing = [name for name, changes in (new or {}).items() if changes]
@@ -50,6 +52,7 @@ REMEDIES = {
     "numbers within its bounds": "Bring the numbers back.",
     "its locks": "Lock it again, as it was.",
     "its steps": "Put the steps back.",
+    "its inputs": "Remove them, or have it reviewed: the gate takes {unless: reviewed}.",
     "its code": "Compare the two, or have it reviewed: the gate takes {unless: reviewed}.",
 }
 """What a candidate must keep, and what to do if it has not."""
@@ -61,6 +64,6 @@ def _kind(problem: Problem) -> str:
         return "every rule of the incumbent"
     if problem.path.startswith("parameters") and problem.expected in ("a number within its bounds", "its options"):
         return "numbers within its bounds"
-    if problem.path == "steps":
-        return "its steps"
+    if problem.path in ("steps", "inputs"):
+        return f"its {problem.path}"
     return "its code" if problem.path.startswith(("program", "tools", "steps.opens")) else "its locks"

@@ -12,7 +12,9 @@ from typing import Any, cast
 from seedbed.errors import NotFound, Problem, RefMoved, ReleaseRefused, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.seal import expect_open
+from seedbed.evaluation.judges.declared import declared_judges
 from seedbed.evaluation.metrics.metric import Metric
+from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.experiments.replay.replay import is_replayed
 from seedbed.experiments.verdict import Verdict, verdicts
 from seedbed.release import channels
@@ -22,7 +24,7 @@ from seedbed.release.alerts.senders.registry import build_senders
 from seedbed.release.alerts.senders.sender import Sender
 from seedbed.release.assignment import Choice, Reader, assign, choose, choose_among, feedback
 from seedbed.release.channels import Rollout
-from seedbed.release.gates.gate import Gate
+from seedbed.release.gates.gate import Gate, InUse
 from seedbed.release.gates.registry import build_gates
 from seedbed.release.gates.review import Review
 from seedbed.release.gates.risk import Risk
@@ -71,8 +73,15 @@ class Channels:
             gates,
             verdict=verdict,
             because=reason,
-            rollout=Rollout(share, steps, keep_back, tuple(gate.written for gate in protection.require)),
+            rollout=Rollout(
+                share, steps, keep_back, tuple(gate.written for gate in protection.require), self._in_use()
+            ),
         )
+
+    def _in_use(self) -> InUse:
+        runner = self._resources.runner
+        judges = declared_judges(runner) if self._resources.settings.metrics else {}
+        return InUse(runner.model_identities, lambda name: parse_metric(name, judges).identity)
 
     def _evidence(self, candidate: Digest, channel: str, because: Verdict | str) -> tuple[Verdict | None, str]:
         """The verdict to release by, and the reason in words."""
