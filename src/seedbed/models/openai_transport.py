@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from seedbed.errors import ModelUnavailable, RunError
-from seedbed.models.langchain.staged import Ask, across, crossing
+from seedbed.models.langchain.staged import AskRole, across, crossing
 from seedbed.models.requests import read_request, to_chunks, to_completion
 
 PATH = "/chat/completions"
@@ -24,7 +24,7 @@ _STATUS = {"rate": 429, "credit": 402, "transient": 503}
 class RoleTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
     """Answers requests for chat completions, whose `model` is a role; any other path is not found."""
 
-    def __init__(self, ask: Ask, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, ask: AskRole, loop: asyncio.AbstractEventLoop) -> None:
         self._ask, self._loop = ask, loop
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -53,7 +53,7 @@ class RoleTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
         return httpx.Response(200, content=events, headers={"Content-Type": "text/event-stream"})
 
 
-def client_options(ask: Ask, loop: asyncio.AbstractEventLoop, *, blocking: bool) -> dict[str, Any]:
+def client_options(ask: AskRole, loop: asyncio.AbstractEventLoop, *, blocking: bool) -> dict[str, Any]:
     """The arguments of a client."""
     transport = RoleTransport(ask, loop)
     client = httpx.Client(transport=transport) if blocking else httpx.AsyncClient(transport=transport)

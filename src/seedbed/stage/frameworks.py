@@ -7,39 +7,50 @@ ends the run: see `Stage.fail`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from seedbed.errors import ActionForbidden, ModelUnavailable, ToolFailed
 from seedbed.models.chat import Message, Reply, Sampling, ToolCall, ToolOffer
 from seedbed.models.usage import Usage
 from seedbed.plugins import load
+from seedbed.runs.run import Turn
+from seedbed.stage.tools import Tool
 from seedbed.stage.turns.model_turns import TurnOptions
 from seedbed.storage.store import canonical, digest
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.tools import BaseTool
-
-    from seedbed.stage.stage import Stage
+    from seedbed.models.langchain.staged import StagedChat, StagedTool
 
 STAGED = "seedbed.models.langchain.staged"
+
+
+class TurnsAndCalls(Protocol):
+    """What frameworks need of a stage."""
+
+    @property
+    def toolbox(self) -> Mapping[str, Tool]: ...
+    def instructions(self, role: str) -> list[Message]: ...
+    def offer(self, names: Sequence[str]) -> ToolOffer | None: ...
+    def fail(self, error: Exception) -> None: ...
+    async def turn(self, role: str, messages: Sequence[Message], options: TurnOptions, *, step: str) -> Turn: ...
+    async def call_as(self, call: str, tool: str, /, **arguments: Any) -> Any: ...
 
 
 class StagedRoles:
     """What frameworks call: the roles and tools of a stage, under the name of a step if there is one."""
 
-    def __init__(self, stage: Stage, step: str = "") -> None:
+    def __init__(self, stage: TurnsAndCalls, step: str = "") -> None:
         self._stage, self._step = stage, step
 
-    def model(self, role: str) -> BaseChatModel:
+    def model(self, role: str) -> StagedChat:
         self._stage.instructions(role)  # raises PlaybookError for one that is not there
-        chat: BaseChatModel = load(f"{STAGED}:StagedChat", "model")(
+        chat: StagedChat = load(f"{STAGED}:StagedChat", "model")(
             role=role, ask=self.ask, loop=asyncio.get_running_loop()
         )
         return chat
 
-    def tools(self, names: Sequence[str]) -> list[BaseTool]:
+    def tools(self, names: Sequence[str]) -> list[StagedTool]:
         kind, loop = load(f"{STAGED}:StagedTool", "tools"), asyncio.get_running_loop()
         offer = self._stage.offer(names)
         return [
@@ -81,7 +92,7 @@ class StagedRoles:
         try:
             result = await self._stage.call_as(call, tool, **arguments)
         except (ToolFailed, ActionForbidden) as failed:
-            raise load(f"{STAGED}:told", "tools")(failed) from None
+            raise load(f"{STAGED}:tool_error", "tools")(failed) from None
         except Exception as error:
             self._stage.fail(error)
             raise

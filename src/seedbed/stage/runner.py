@@ -35,11 +35,11 @@ from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above, record_above
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import model_identities, shared_limits
+from seedbed.stage.options import StageOptions
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
 from seedbed.stage.simulated_tools import expect_simulated, permits, reaches_tools
 from seedbed.stage.stage import Stage
-from seedbed.stage.stage_options import StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
 from seedbed.stage.turns.model_choice import Spender, expect_arguments, expect_prices

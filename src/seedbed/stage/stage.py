@@ -36,8 +36,8 @@ from seedbed.runs.run import Call, Child, Decision, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Nobody, Person, Questions
 from seedbed.stage.frameworks import StagedRoles
+from seedbed.stage.options import StageOptions
 from seedbed.stage.permission import ActionRules, unconfirmed
-from seedbed.stage.stage_options import StageOptions
 from seedbed.stage.tools import Tool, toolset
 from seedbed.stage.turns.model_choice import ModelRequirements, choose_model, request_parameters
 from seedbed.stage.turns.model_turns import PLAIN, TurnOptions, TurnRequest, emit_turn, failure_of, pieces_of, turn_of
@@ -46,8 +46,7 @@ from seedbed.storage.store import Digest, Json, digest
 from seedbed.telemetry import ToolEnded, emit, within
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.tools import BaseTool
+    from seedbed.models.langchain.staged import StagedChat, StagedTool
 
 
 class Stage:
@@ -214,16 +213,11 @@ class Stage:
         Raises ActionForbidden, or ToolFailed if it fails; a failure is recorded too. Raises InDoubt if it may have
         changed the world and its result is lost: the run then ends.
         """
-        return await self._permitted_call(tool, arguments, confidence)
+        return await self.call_as("", tool, confidence, **arguments)
 
-    async def call_as(self, call: str, tool: str, /, **arguments: Any) -> Any:
+    async def call_as(self, call: str, tool: str, confidence: float | None = None, /, **arguments: Any) -> Any:
         """`call` for what a model asked for under that id: each of several equal calls keeps its own result in a
         replay, in whichever order they are made."""
-        return await self._permitted_call(tool, arguments, call=call)
-
-    async def _permitted_call(
-        self, tool: str, arguments: Json, confidence: float | None = None, *, call: str = ""
-    ) -> Any:
         self._tool(tool)
         arguments = deepcopy(arguments)  # the program must not alter what a person confirms
         await self.require_permission(tool, arguments, confidence)
@@ -285,11 +279,11 @@ class Stage:
         self._notify(RunEvent(run=self.recorder.id, step=tool, role="", model="", depth=self.depth, call=done))
         return done
 
-    def model(self, role: str, *, step: str = "") -> BaseChatModel:
+    def model(self, role: str, *, step: str = "") -> StagedChat:
         """A role as a LangChain chat model, for any agent made of one; agents at the same time have a `step` each."""
         return StagedRoles(self, step).model(role)
 
-    def tools(self, *names: str) -> list[BaseTool]:
+    def tools(self, *names: str) -> list[StagedTool]:
         """The tools with these names as LangChain tools; by default those of the roles, or all if they name none."""
         named = {name for role in self.playbook.roles.values() for name in role.tools}
         return StagedRoles(self).tools(names or sorted(named) or ["*"])

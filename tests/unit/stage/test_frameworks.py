@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from agent_samples import DESK, HELP, SCRIPT, Killed, calls, killing, refunded, replayed, search, searched, workspace
+from agent_samples import DESK, HELP, SCRIPT, calls, killed_and_resumed, refunded, replayed, search, searched, workspace
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
-from openai import APIStatusError, AsyncOpenAI, OpenAI
 
 from seedbed.errors import BudgetSpent, InDoubt, RunError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
@@ -20,7 +18,6 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall, recent
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool
-from seedbed.storage.store import Query
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -74,55 +71,6 @@ async def blocking(task: Mapping[str, Any], stage: Stage) -> Any:
     return stage.model("clerk").invoke("Help")
 
 
-async def by_client(task: Mapping[str, Any], stage: Stage) -> str:
-    client = AsyncOpenAI(**stage.openai())
-    messages: list[Any] = [{"role": "system", "content": "You help."}, {"role": "user", "content": task["question"]}]
-    offered: list[Any] = [
-        {"type": "function", "function": {"name": each.name, "parameters": each.args_schema, "description": "It."}}
-        for each in stage.tools()
-    ]
-    while True:
-        if task.get("stream"):
-            async with client.chat.completions.stream(model="clerk", messages=messages, tools=offered) as stream:
-                said = (await stream.get_final_completion()).choices[0].message
-        else:
-            answer = await client.chat.completions.create(model="clerk", messages=messages, tools=offered)
-            said = answer.choices[0].message
-        if not said.tool_calls:
-            return str(said.content)
-        fields = {"id": True, "type": True, "function": {"name", "arguments"}}
-        asked = [each.model_dump(include=fields) for each in said.tool_calls]
-        messages.append({"role": "assistant", "content": said.content, "tool_calls": asked})
-        results = await asyncio.gather(
-            *(stage.call_as(c.id, c.function.name, **json.loads(c.function.arguments)) for c in said.tool_calls)
-        )
-        messages += [
-            {"role": "tool", "tool_call_id": c.id, "content": text}
-            for c, text in zip(said.tool_calls, results, strict=True)
-        ]
-
-
-async def other_paths(task: Mapping[str, Any], stage: Stage) -> str:
-    client = AsyncOpenAI(**stage.openai())
-    refusals = []
-    for work in (
-        client.responses.create(model="clerk", input="Help"),
-        client.chat.completions.create(model="clerk", messages=[{"role": "user", "content": "?"}], temperature=0.5),
-    ):
-        try:
-            await work
-        except APIStatusError as error:
-            refusals.append(f"{error.status_code} {error}")
-    return "\n".join(refusals)
-
-
-async def blocking_client(task: Mapping[str, Any], stage: Stage) -> str:
-    client = OpenAI(**stage.openai(blocking=True))
-    messages: Any = [{"role": "user", "content": task["question"]}]
-    answer = await asyncio.to_thread(client.chat.completions.create, model="clerk", messages=messages)
-    return str(answer.choices[0].message.content)
-
-
 def book(program: Any = graph, **more: Any) -> Playbook:
     roles = {"clerk": {**DESK["roles"]["clerk"], "system": ""}}
     return Playbook.from_document(
@@ -130,7 +78,7 @@ def book(program: Any = graph, **more: Any) -> Playbook:
     )
 
 
-@pytest.mark.parametrize("program", [graph, in_a_thread, by_client])
+@pytest.mark.parametrize("program", [graph, in_a_thread])
 async def test_an_agent_is_recorded_and_strictly_replayed_without_a_model_or_a_tool(program: Any) -> None:
     space = workspace()
     run = await space.run(book(program), **HELP)
@@ -153,43 +101,9 @@ async def test_a_stream_hears_each_answer_once() -> None:
     assert run.output == f"I refund it.|{OUTPUT}"
 
 
-async def test_a_client_may_stream() -> None:
-    space = workspace()
-    run = await space.run(book(by_client), stream=True, **HELP)
-    assert (run.output, refunded) == (OUTPUT, ["o-17"])
-    assert (await replayed(space, run)).output == OUTPUT
-
-
-@pytest.mark.parametrize("program", [graph, by_client])
 @pytest.mark.parametrize("before", [True, False])
-async def test_an_agent_killed_at_any_fact_is_resumed_to_the_same_output_or_in_doubt(
-    program: Any, before: bool
-) -> None:
-    number, doubts, done = 0, 0, 0
-    while True:
-        refunded.clear()
-        space = workspace()
-        with killing(space, number, before=before) as stored:
-            try:
-                await space.run(book(program), **HELP)
-            except Killed:
-                pass
-            else:
-                break
-        number += 1
-        if not list(space.store.facts(Query(kind="start"))) or next(recent(space.store, 1)).status == "completed":
-            continue
-        again = workspace(store=space.store)
-        try:
-            run = await again.runs.resume(stored[0].key)
-        except InDoubt:
-            doubts += 1
-            assert len(refunded) <= 1
-        else:
-            done += 1
-            assert (run.output, refunded) == (OUTPUT, ["o-17"])
-    assert number >= 9
-    assert (doubts, done) == (1, number - 2)
+async def test_an_agent_killed_at_any_fact_is_resumed_to_the_same_output_or_in_doubt(before: bool) -> None:
+    await killed_and_resumed(book(), before=before)
 
 
 async def test_an_evaluation_of_an_agent_performs_simulated_tools() -> None:
@@ -229,21 +143,6 @@ async def test_what_a_framework_swallows_ends_the_run_all_the_same(fault: str) -
 async def test_a_blocking_call_on_the_loop_of_the_run_is_refused_with_both_remedies() -> None:
     with pytest.raises(RunError, match=r"Await its ainvoke, or call the agent in a thread: await asyncio.to_thread"):
         await workspace().run(book(blocking), **HELP)
-
-
-async def test_a_blocking_client_works_in_a_thread() -> None:
-    run = await workspace({"": "Hello."}).run(book(blocking_client), **HELP)
-    assert run.output == "Hello."
-
-
-async def test_other_paths_and_settings_that_belong_in_the_playbook_are_refused_clearly() -> None:
-    run = await workspace().run(book(other_paths), **HELP)
-    first, second = str(run.output).splitlines()
-    assert first.startswith("404")
-    assert "the only path that a stage answers" in first
-    assert second.startswith("400")
-    assert "temperature" in second
-    assert "roles.clerk" in second
 
 
 async def test_tools_are_those_of_the_roles_or_all() -> None:

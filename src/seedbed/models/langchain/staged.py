@@ -6,7 +6,6 @@ An agent made of them goes through the stage of its run, whatever thread or even
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar
@@ -14,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.model_profile import ModelProfile
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
-from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
+from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import var_child_runnable_config
@@ -28,10 +27,10 @@ from seedbed.models.langchain.messages import calls_of
 from seedbed.models.requests import offer_of
 
 Result = TypeVar("Result")
-Ask: TypeAlias = Callable[[str, Sequence[Message], Sampling], Awaitable[Reply]]
+AskRole: TypeAlias = Callable[[str, Sequence[Message], Sampling], Awaitable[Reply]]
 """Asks a role with these messages and tools."""
 
-Use: TypeAlias = Callable[[str, str, dict[str, Any]], Awaitable[str]]
+UseTool: TypeAlias = Callable[[str, str, dict[str, Any]], Awaitable[str]]
 """Calls a tool under the id of the model's call. Raises ToolException for what the model is told."""
 
 NATIVE = "native_class"
@@ -48,7 +47,7 @@ class StagedChat(BaseChatModel):
 
     role: str
     stop: tuple[str, ...] = ()
-    ask: Ask = Field(exclude=True, repr=False)
+    ask: AskRole = Field(exclude=True, repr=False)
     loop: asyncio.AbstractEventLoop = Field(exclude=True, repr=False)
 
     @property
@@ -97,11 +96,13 @@ class StagedChat(BaseChatModel):
             expected = f"it in the playbook, under roles.{self.role}"
             raise RunError(f"role {self.role}: found {', '.join(unknown)} bound to its model; expected {expected}")
         sampling = Sampling(stop=tuple(stop or self.stop), offer=offer_of(tools, tool_choice))
-        heard = var_child_runnable_config.set(None)  # or else those who listen to this model hear the one behind it too
+        listening = var_child_runnable_config.set(
+            None
+        )  # or else those who listen to this model hear the one behind it too
         try:
             reply = await self.ask(self.role, [_message(each) for each in messages], sampling)
         finally:
-            var_child_runnable_config.reset(heard)
+            var_child_runnable_config.reset(listening)
         return ChatResult(generations=[ChatGeneration(message=_answer(reply))])
 
 
@@ -110,7 +111,7 @@ class StagedTool(BaseTool):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    use: Use = Field(exclude=True, repr=False)
+    use: UseTool = Field(exclude=True, repr=False)
     loop: asyncio.AbstractEventLoop = Field(exclude=True, repr=False)
     handle_tool_error: Any = True
 
@@ -162,20 +163,17 @@ async def _awaited(work: Awaitable[Result]) -> Result:
     return await work
 
 
-def told(error: Exception) -> ToolException:
+def tool_error(error: Exception) -> ToolException:
     """An error of a tool as the model is told of it."""
     return ToolException(str(error))
 
 
 def _whole(result: ChatResult) -> ChatGenerationChunk:
     """An answer as a stream of one piece: the pieces of a turn go to those who watch the run."""
-    fields = result.generations[0].message.model_dump(exclude={"type", "tool_calls", "invalid_tool_calls"})
-    message = result.generations[0].message
-    assert isinstance(message, AIMessage)
-    calls = [(each["name"], json.dumps(each["args"]), each["id"]) for each in message.tool_calls]
-    calls += [(str(each["name"]), str(each["args"]), each["id"]) for each in message.invalid_tool_calls]
-    chunks = [tool_call_chunk(name=name, args=args, id=call, index=n) for n, (name, args, call) in enumerate(calls)]
-    return ChatGenerationChunk(message=AIMessageChunk(**fields, tool_call_chunks=chunks, chunk_position="last"))
+    fields = result.generations[0].message.model_dump(exclude={"type"})
+    for each in fields["invalid_tool_calls"]:  # the beginning of JSON would be completed where pieces are joined
+        each["args"] = f"not JSON: {each['args']}"
+    return ChatGenerationChunk(message=AIMessageChunk(**fields))
 
 
 def _message(message: BaseMessage) -> Message:
