@@ -13,8 +13,8 @@ verdict is above the true gain; "too high" is how often the stop-adjusted estima
 
 Judges and people agree on a share of the answers, and give the others values at random, with the same shares, or
 "near" ones: the next value up or down. "Shares" is that of the first value; the others are equally common. Of two
-values kappa is plain, of more it is weighted by squared distance, as `seedbed judge check` prints it; with more than
-two, a tenth as many experiments.
+values kappa is plain, of more it is weighted by squared distance, as `seedbed judge check` prints it. With more than
+two values or 50 labels there are a twentieth as many experiments.
 """
 
 from __future__ import annotations
@@ -286,7 +286,8 @@ def agreement(runs: int) -> Iterator[Row]:
         apart = np.subtract.outer(places, places) ** 2
         truth = 1 - (table * apart).sum() / (np.outer(table.sum(axis=1), table.sum(axis=0)) * apart).sum()
         for n in (10, 20, 50, 200) if values == 2 else (10, 50):
-            drawn = np.random.default_rng(n).multinomial(n, table.ravel(), runs if values == 2 else max(1, runs // 10))
+            many = runs if values == 2 and n <= 50 else max(1, runs // 20)
+            drawn = np.random.default_rng(n).multinomial(n, table.ravel(), many)
             tables, times = np.unique(drawn, axis=0, return_counts=True)
             held = 0
             for cells, count in zip(tables, times.tolist(), strict=True):

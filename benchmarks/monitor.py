@@ -1,6 +1,6 @@
 """The monitor of a canary by simulation: how often a healthy one is rolled back, and how soon a poor one.
 
-    python benchmarks/monitor.py [--canaries 100] [--ratios 20]
+    python benchmarks/monitor.py [--canaries 60] [--ratios 10]
 
 Everything goes the real way: units are assigned to a channel, exposures and outcomes are facts of a store in memory,
 and the real monitor looks after every interval. 20 requests for the canary and as many for its control come in an
@@ -135,8 +135,8 @@ def ratio(share: float, units: int, seed: int) -> int | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--canaries", type=int, default=100, help="of each kind (default %(default)s)")
-    parser.add_argument("--ratios", type=int, default=20, help="streams of units (default %(default)s)")
+    parser.add_argument("--canaries", type=int, default=60, help="of each kind (default %(default)s)")
+    parser.add_argument("--ratios", type=int, default=10, help="streams of units (default %(default)s)")
     parser.add_argument("--processes", type=int, default=2, help="(default %(default)s)")
     options = parser.parse_args()
     with multiprocessing.Pool(options.processes) as crew:

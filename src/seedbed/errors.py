@@ -29,7 +29,6 @@ Each message says what was found, what was expected and what to do next.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -79,11 +78,14 @@ class Problem:
     @classmethod
     def read(cls, text: str) -> Problem:
         """What a message says, if it is written as problems are; of any other all of it was found."""
-        match = _MESSAGE.fullmatch(text)
-        return cls(*(part or "" for part in match.groups())) if match else cls("", text, "")
-
-
-_MESSAGE = re.compile(r"(?:(.*?): )?found (.*?); expected (.*?)(?:\. (.*))?", re.DOTALL)
+        path, is_problem, rest = text.partition(": found ")
+        if "; expected " not in rest:
+            path, is_problem, rest = "", "found " if text.startswith("found ") else "", text.removeprefix("found ")
+        value, has_more, more = rest.partition("; expected ")
+        if not (is_problem and has_more):
+            return cls("", text, "")
+        expected, _, remedy = more.partition(". ")
+        return cls(path, value, expected, remedy)
 
 
 class SeedbedError(Exception):

@@ -21,7 +21,7 @@ _IN_TEXT = re.compile(
     r"|(?<![A-Za-z0-9])(?:"
     r"(?:sk|pk|rk)[-_][A-Za-z0-9_-]{20,}|gh[opsur]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[\w-]{18,}"
     r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])|AIza[\w-]{30,}|ya29\.[\w-]{20,}"
-    r"|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"
+    r"|eyJ[\w-]{8,500}\.eyJ[\w-]{8,4000}\.[\w-]{8,}"
     r")"
 )
 _URL_WITH_PASSWORD = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/@:\"']{0,200}:)([^\s/@\"']{1,200})(?=@)")

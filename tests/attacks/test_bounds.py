@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import inspect
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,18 @@ import pytest
 
 import seedbed
 from model_server import Answer, serving
-from seedbed.errors import DatasetError, ModelUnavailable, RunError
+from seedbed.errors import DatasetError, ModelUnavailable, Problem, RunError, SeedbedError
 from seedbed.evaluation.datasets import files
 from seedbed.evaluation.metrics.instructions import followed
-from seedbed.evaluation.metrics.matching import regex
+from seedbed.evaluation.metrics.matching import json_schema, regex
+from seedbed.evaluation.metrics.registry import parse_metric
+from seedbed.evolution.variation.edits import out_of_style
 from seedbed.models.calling import connections
 from seedbed.models.cards import Registry
 from seedbed.models.chat import Message, ask, stream
 from seedbed.playbooks.playbook import Playbook
+from seedbed.redaction import redact
+from seedbed.release.gates.content import HAZARDS
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
 from seedbed.testing.metric import a_run
@@ -80,6 +87,51 @@ async def test_an_expression_that_takes_too_long_gives_no_score() -> None:
     assert score.value is None
     assert "took longer than 1 s" in score.reason
     assert (await regex(run, seedbed.Task("t", {}, "a+(b)"))).answer == "b"  # the next one is matched
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a?" * 40 + "a" * 40 + "c", "(?:a|a)" * 40 + "c"],
+    ids=["optional", "alternatives"],
+)
+async def test_nor_does_one_that_repeats_nothing(pattern: str) -> None:
+    assert "took longer than 1 s" in (await regex(a_run("a" * 60), seedbed.Task("t", {}, pattern))).reason
+
+
+async def test_nor_does_one_in_a_schema() -> None:
+    for schema in ({"pattern": CATASTROPHE}, {"patternProperties": {CATASTROPHE: {}}}):
+        output = {"a" * 60 + "b": 1} if "patternProperties" in schema else "a" * 60 + "b"
+        score = await json_schema(a_run(json.dumps(output)), seedbed.Task("t", {}, schema))
+        assert "took longer than 1 s" in score.reason
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "(" * 3_000 + ")" * 3_000])
+async def test_an_expression_that_cannot_be_compiled_is_a_mistake_that_is_said(pattern: str) -> None:
+    score = await regex(a_run("a"), seedbed.Task("t", {}, pattern))
+    assert "not a regular expression" in score.reason
+    with pytest.raises(SeedbedError):
+        parse_metric(f"regex(pattern={json.dumps(pattern)})")
+
+
+LONG = 100_000
+
+
+@pytest.mark.parametrize("unit", ["\n", " ", ".", "!", "a-", "a.", "sk-", "-eyJaaaaaaaa", "``` \n", "1."])
+async def test_what_a_model_repeats_is_read_in_linear_time(unit: str) -> None:
+    text = (unit * LONG)[:LONG]
+    run, task = a_run(f"```json\n{text}"), seedbed.Task("t", {"q": f"A) x{text}"}, "A")
+    before = time.process_time()
+    redact(text)
+    Problem.read(text)
+    SeedbedError(f"found {text}")
+    HAZARDS["an address"].search(text)
+    out_of_style(text, [text])
+    followed(text, seedbed.Task("t", {"instruction_id_list": ["length_constraints:number_sentences"], "kwargs": [{}]}))
+    for name in ("choice", "json_valid", "rule_violations"):
+        score = parse_metric(name)(replace(run, error=text), task)
+        if inspect.isawaitable(score):
+            await score
+    assert time.process_time() - before < 20  # quadratic time would take hours
 
 
 def test_an_instruction_whose_keyword_takes_too_long_is_unknown() -> None:

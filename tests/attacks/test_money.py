@@ -206,6 +206,21 @@ async def test_an_unknown_price_is_said_wherever_a_cost_is() -> None:
     assert "1 call of unknown price" in card._repr_html_()
 
 
+async def test_an_unknown_price_is_said_of_comparisons_and_searches() -> None:
+    tasks = seedbed.Dataset([seedbed.Task(str(n), {"q": str(n)}, str(n)) for n in range(12)])
+    with serving() as server:
+        async with seedbed.open(models=cards(server)) as space:
+            verdict = await space.compare(plan(), plan(steps=2), on=tasks)
+            options = seedbed.SearchOptions(confirm="none")
+            found = await space.evolve(plan(), tasks, budget="20 runs", options=options)
+            texts = [str(verdict.export("html")), str(verdict.export("md"))]
+            certified = space.experiments.certificate(verdict.experiment)
+    assert verdict.unpriced == 36
+    assert ["36 calls of unknown price" in text for text in texts] == [True] * len(texts)
+    assert found.spent["unpriced"] > 0
+    assert certified
+
+
 async def test_a_limit_in_money_refuses_an_unknown_price_before_anything_is_paid_unless_told_otherwise() -> None:
     with serving() as server:
         models = {**cards(server, usd_per_million=PRICES), "two": cards(server)["one"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -31,9 +31,25 @@ class Watched(MemoryStore):
         self.from_the_loop: list[str] = []
 
     def __getattribute__(self, name: str) -> Any:
-        if name in CALLS and threading.get_ident() == self.loop_thread:
-            self.from_the_loop.append("".join(traceback.format_stack(limit=6)))
-        return super().__getattribute__(name)
+        known = super().__getattribute__(name)
+        if name not in CALLS:
+            return known
+
+        def call(*args: Any, **named: Any) -> Any:
+            self.note()
+            result = known(*args, **named)
+            return self.noted(result) if isinstance(result, Iterator) else result
+
+        return call
+
+    def noted(self, items: Iterator[Any]) -> Iterator[Any]:
+        for item in items:
+            self.note()
+            yield item
+
+    def note(self) -> None:
+        if threading.get_ident() == self.loop_thread:
+            self.from_the_loop.append("".join(traceback.format_stack(limit=8)))
 
 
 def pay(usd: int) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 
 from seedbed.models.cards import Model
 from seedbed.models.usage import estimated_tokens
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.history import model_speeds
 from seedbed.spending.ledger import USUAL_TOKENS
 from seedbed.storage.store import Fact, Json, Query, Store
 
@@ -21,7 +22,7 @@ class RunEstimate:
     """What a number of runs will take: `seconds` one after the other. None is unknown.
 
     It is the mean of the playbook's latest completed runs, `as_runs` of them; without any, the most that its steps can
-    take if each is performed once.
+    take if each is performed once, at the usual speed of their models.
     """
 
     runs: int
@@ -55,20 +56,22 @@ def estimate(playbook: Playbook, runs: int, store: Store, models: Callable[[str]
         return RunEstimate(runs, calls, tokens, usd if priced else None, seconds, len(known))
     if playbook.program is not None:  # who knows what it does
         return RunEstimate(runs)
-    return _by_steps(playbook, runs, models)
+    return _by_steps(playbook, runs, models, model_speeds(store))
 
 
 def _completed(facts: Iterable[Fact]) -> Iterable[Fact]:
     return (fact for fact in facts if fact.body["status"] == "completed" and not fact.body.get("replay"))
 
 
-def _by_steps(playbook: Playbook, runs: int, models: Callable[[str], Model]) -> RunEstimate:
+def _by_steps(playbook: Playbook, runs: int, models: Callable[[str], Model], speeds: Mapping[str, Json]) -> RunEstimate:
     calls, tokens, usd = 0, 0, 0.0
-    known = True
+    known, named = True, [playbook.roles[step.role].model or "" for step in playbook.all_steps()]
+    timed = all(name in speeds for name in named)
+    seconds = runs * sum(speeds[name]["median_seconds"] for name in named) if timed else None
     for step in playbook.all_steps():
         role = playbook.roles[step.role]
         read, written = estimated_tokens(role.system, step.prompt), role.max_tokens or USUAL_TOKENS
         price = models(role.model).price(read) if role.model else None
         calls, tokens, known = calls + 1, tokens + read + written, known and price is not None
         usd += (read * price[0] + written * price[1]) / 1_000_000 if price else 0.0
-    return RunEstimate(runs, runs * calls, runs * tokens, runs * usd if known else None)
+    return RunEstimate(runs, runs * calls, runs * tokens, runs * usd if known else None, seconds)

@@ -8,11 +8,10 @@ from itertools import islice
 
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.experiments.experiment import Experiment, RuleChoice
+from seedbed.experiments.experiment import Experiment, Mode, RuleChoice
 from seedbed.experiments.options import DEFAULT, USUAL_ALPHA, USUAL_EFFECT, Comparing
 from seedbed.experiments.proof.error_budget import BudgetTerms, next_level
 from seedbed.experiments.proof.held_out import inputs_read
-from seedbed.experiments.registration import Prospect
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.power import detectable_effect, sample_size
 from seedbed.stats.sequential.planning import SamplePlan, plan, power_curve
@@ -23,6 +22,20 @@ USUAL_DISCORDANCE = 0.3
 
 LOOKED_AT = 100
 """The cost of a playbook is the mean of this many of its latest runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a comparison will be if it is begun now: which attempt at which level, or why it is exploratory, and then
+    what to do. Of `fresh` of the `tasks` no result of the candidates is known, and they repeat no other task."""
+
+    tasks: int
+    fresh: int
+    mode: Mode
+    attempt: int
+    level: float
+    why: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.seal import expect_open, retirements, without
 from seedbed.evaluation.metrics.metric import Metric
-from seedbed.experiments.experiment import Design, Experiment, Mode, RuleChoice
+from seedbed.experiments.experiment import Design, Experiment, RuleChoice
+from seedbed.experiments.forecast import Prospect
 from seedbed.experiments.options import USUAL_ALPHA, Comparing
 from seedbed.experiments.proof.attempts import attempts, experiments_of, take_attempt
 from seedbed.experiments.proof.error_budget import BudgetTerms, reserve
@@ -41,20 +42,6 @@ HOLD_BACK = (
     "Before anything is run on new tasks, hold some back (seedbed dataset hold-out NAME); or add tasks to a dataset, "
     "and compare on NAME:fresh."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """What a comparison will be if it is begun now: which attempt at which level, or why it is exploratory, and then
-    what to do. Of `fresh` of the `tasks` no result of the candidates is known, and they repeat no other task."""
-
-    tasks: int
-    fresh: int
-    mode: Mode
-    attempt: int
-    level: float
-    why: str
-    remedy: str
 
 
 @dataclass(frozen=True, slots=True)

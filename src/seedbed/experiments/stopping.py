@@ -124,6 +124,7 @@ class SequentialTest:
             e=math.exp(min(answer.evidence, 700.0)) if isinstance(self.rule, Betting) else None,
             better=self.plan.better,
             cost_usd=math.fsum(cell.cost_usd for cell in self.cells),
+            unpriced=sum(cell.unpriced for cell in self.cells),
             judges=judges or {},
             replay=replay or {},
             observed=self._observed(),

@@ -97,7 +97,8 @@ class Verdict:
     better: Direction = "higher"
     """Which scores are better."""
     cost_usd: float = 0.0
-    """What all runs that were read cost, including those paid for before."""
+    unpriced: int = 0
+    """What all runs that were read cost, including those paid for before, and how many calls have no known price."""
     judges: Json = field(default_factory=dict, hash=False)
     """The agreement of the judges in the metric with people, as known at that time."""
     replay: Json = field(default_factory=dict, hash=False)
@@ -215,7 +216,7 @@ class Verdict:
 
     def body(self) -> Json:
         body = asdict(replace(self, ranking=None, replays=None, slices=None))
-        for name in NOT_STORED:
+        for name in (*NOT_STORED, *([] if self.unpriced else ["unpriced"])):
             del body[name]
         listed = {"scores": [list(pair) for pair in self.scores], "failed": list(self.failed)}
         return {**body, **listed, "unscored": list(self.unscored), "observed": self.observed and list(self.observed)}
@@ -229,9 +230,8 @@ class Verdict:
         try:
             scores = tuple((before, after) for before, after in body["scores"])
             lists = {"scores": scores, "failed": tuple(body["failed"]), "unscored": tuple(body["unscored"])}
-            observed = body.get("observed")
             signs(body.get("hacking", {}))
-            return cls(**{**body, **lists, "observed": observed and (observed[0], observed[1])})
+            return cls(**{**body, **lists, "observed": (means := body.get("observed")) and (means[0], means[1])})
         except (LookupError, TypeError, ValueError, AttributeError):
             raise StoreDamaged(f"found {shown(body)}; expected a whole verdict. Restore it from a copy") from None
 

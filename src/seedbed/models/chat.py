@@ -26,6 +26,7 @@ from seedbed.models.usage import (
     read_number,
     read_usage,
 )
+from seedbed.redaction import redact
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
@@ -294,7 +295,7 @@ def _explained(model: Model) -> Iterator[None]:
         raise
     except Exception as error:
         why, wait_seconds, paid = explain(error)
-        text = f"{type(error).__name__}: {shown(model.redact(str(error)), 300)}"
+        text = f"{type(error).__name__}: {shown(redact(model.redact(str(error))), 300)}"
         if isinstance(error, TimeoutError):
             text += f", with timeout_seconds: {model.card.timeout_seconds:g}"
         raise ModelUnavailable(

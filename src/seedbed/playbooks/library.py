@@ -20,6 +20,7 @@ from seedbed.playbooks.merging import Merge, Resolver, merge
 from seedbed.playbooks.playbook import Playbook
 from seedbed.playbooks.values import thaw
 from seedbed.plugins import unknown
+from seedbed.redaction import redact
 from seedbed.storage.store import Digest, Fact, Json, Query, Ref, Store, canonical, in_brief, put_all, short
 
 BranchState = Literal["active", "merged", "archived", "failed"]
@@ -149,6 +150,7 @@ class Library:
                 raise PlaybookError([Problem("tag", shown(tag), "one or more printable words")])
         digest = self.find(name)
         at = self.clock()
+        tags = tuple(map(redact, tags))
         self.store.append(
             Fact(kind="tag", key=f"{digest} {tag}", subject=digest, at=at, by=self.by, tags=(tag,)) for tag in tags
         )

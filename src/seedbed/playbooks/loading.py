@@ -28,13 +28,14 @@ RUN_TIME = "override"
 class ResolvedDocument:
     """A resolved document, the file and line of each of its values, and what could not be resolved.
 
-    `loosened` are rules of a file that one extending it, or an override, does not keep.
+    `warnings` are about rules of a file that one extending it, or an override, does not keep, and about files of other
+    tools.
     """
 
     document: Json
     origins: dict[str, str]
     problems: tuple[Problem, ...] = ()
-    loosened: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
 
 def load(path: Path | str, overrides: Mapping[str, object] | None = None) -> ResolvedDocument:
@@ -42,7 +43,7 @@ def load(path: Path | str, overrides: Mapping[str, object] | None = None) -> Res
     loaded = _load(documents.file_path(path, "a playbook", PlaybookError), ())
     if overrides:
         changed = _override(loaded, overrides, dict.fromkeys(overrides, RUN_TIME))
-        loaded = replace(changed, loosened=(*loaded.loosened, *_loosened(loaded.document, changed.document, path)))
+        loaded = replace(changed, warnings=(*loaded.warnings, *_loosened(loaded.document, changed.document, path)))
     return loaded
 
 
@@ -51,7 +52,13 @@ def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
     if real in chain:
         circle = " → ".join(each.name for each in (*chain[chain.index(real) :], real))
         raise PlaybookError([Problem("extends", f"a circle: {circle}", "a file that ends the chain")], str(path))
-    read = _in_own_format(documents.read(path, PlaybookError), real)
+    read = documents.read(path, PlaybookError)
+    # The formats import this module.
+    foreign = plugins.load("seedbed.playbooks.formats:import_if_foreign", "formats")(real, read.value)
+    if foreign:  # the lines of its document are not those of its playbook
+        converted = foreign.playbook.document()
+        places = {named: read.source for named, _, _ in leaves(converted)}
+        return ResolvedDocument(converted, places, warnings=foreign.warnings)
     if not isinstance(read.value, dict):
         remedy = f"{chain[-1]} extends it." if chain else ""
         expected = "a mapping with roles, steps or parameters"
@@ -63,13 +70,13 @@ def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
     problems = list(_duplicate_steps(own.get("steps"), read)) if parents else []
     document: Json = {}
     origins: dict[str, str] = {}
-    loosened: list[Problem] = []
+    warnings: list[Problem] = []
     for parent in parents:
         above = _load(parent, (*chain, real))
         document = _extend(document, above.document)
         origins |= above.origins
         problems += above.problems
-        loosened += above.loosened
+        warnings += above.warnings
     base = document
     document = _extend(document, own) if parents else own
     if parents:
@@ -84,15 +91,8 @@ def _load(path: Path, chain: tuple[Path, ...]) -> ResolvedDocument:
     if isinstance(overrides, dict):
         loaded = _override(loaded, overrides, {name: _place(read, f"overrides.{name}") for name in overrides})
     if parents:
-        loosened += _loosened(base, loaded.document, path)
-    return replace(loaded, loosened=tuple(loosened))
-
-
-def _in_own_format(read: documents.Document, path: Path) -> documents.Document:
-    """A document of another tool as a playbook, whose lines are unknown."""
-    convert = plugins.load("seedbed.playbooks.formats:in_own_format", "formats")  # formats import this module
-    document = convert(read.value, path)
-    return read if document is read.value else documents.Document(document, read.source)
+        warnings += _loosened(base, loaded.document, path)
+    return replace(loaded, warnings=tuple(warnings))
 
 
 # Rules

@@ -21,6 +21,7 @@ from seedbed.errors import NotFound, SeedbedError, StoreError, shown
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import unknown
+from seedbed.redaction import redact
 from seedbed.release.states import Canary, Held, canary_of, held_of, stable_of
 from seedbed.storage.store import A_NAME, Digest, Fact, Query, Ref, Store, is_name, new_id, now
 
@@ -300,7 +301,8 @@ def feedback(library: Library, on: str, rating: float, comment: str = "", *, met
         raise SeedbedError(f"rating: found {shown(rating)}; expected a number from 0 to 1")
     if not any(any(library.store.facts(Query(kind=kind, key=on, limit=1))) for kind in ("exposure", "start")):
         raise NotFound(f"no run and no exposure {shown(on)}; expected the id of one")
-    body = {"metric": metric, "comment": comment}
+    metric = redact(metric)
+    body = {"metric": metric, "comment": redact(comment)}
     fact = Fact(
         kind="feedback",
         key=new_id(),

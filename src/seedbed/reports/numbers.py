@@ -91,3 +91,8 @@ def playbook_name(name: str) -> str:
 def shortened(name: str, limit: int = 26) -> str:
     """A name as it fits into a figure."""
     return clipped(name, limit)
+
+
+def cost(usd: float, unpriced: int = 0) -> str:
+    """An amount with four places, or that it is the least that it can be."""
+    return amount(usd, unpriced, "${:.4f}".format)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -210,8 +211,10 @@ class Run:
         loops = [each for each in self.decisions if each.point.endswith(" until")]
         if not loops or loops[-1].action != "converged" or loops[-1].because.startswith("all "):
             return None
-        step = loops[-1].point.removesuffix(" until")
-        return max((number for number, turn in enumerate(self.turns, 1) if turn.step == step), default=None)
+        step, spoken = loops[-1].point.removesuffix(" until"), Counter(turn.step for turn in self.turns)
+        # Of steps that run together the one with the rule may answer first; all of a round answer equally often.
+        loop = {each for each in spoken if spoken[each] == spoken[step] > 1} | {step}
+        return max((number for number, turn in enumerate(self.turns, 1) if turn.step in loop), default=None)
 
     @property
     def ending(self) -> str:

@@ -277,12 +277,17 @@ class QuotaShare:
         async with self._lock:
             left = self._held - self._under_way - self._spent
             if left < most:
-                more = off_loop(self._spending.hold, self.expense, least - left, most - left, by)
+                holding = off_loop(self._spending.hold, self.expense, least - left, most - left, by)
+                more = asyncio.ensure_future(holding)
                 try:
-                    self._held += await more
+                    self._held += await asyncio.shield(more)
                 except QuotaSpent:
                     if left < least:
                         raise
+                except asyncio.CancelledError:  # the store has it already, or will
+                    with suppress(QuotaSpent, StoreError):
+                        self._held += await more
+                    raise
             left = self._held - self._under_way - self._spent
             usd = most if left > most - 1e-12 else left
             self._under_way += usd

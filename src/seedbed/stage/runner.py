@@ -87,8 +87,7 @@ class Runner:
 
     @cached_property
     def router(self) -> Router:
-        """Chooses models for roles that name none, by declared skill and by outcomes."""
-        # Loaded when a role needs it: it imports scipy, which takes a while.
+        """Chooses models for roles that name none. It is loaded when a role needs it: scipy takes a while."""
         kind: type[Router] = load("seedbed.models.routing.router:Router", "models")
         self._outcomes = Feed(self.store, [Query(kind="outcome")], 0)
         return kind.from_outcomes(self.models, (fact.body for fact in self._outcomes.read()))
@@ -153,7 +152,7 @@ class Runner:
         An interrupted one is resumed; the next caller tries a failed one again.
         """
 
-        def begin() -> Recorder:
+        async def begin() -> Recorder:
             start = self._start(playbook, inputs, seed, real_tools=self._acts_for_real(playbook))
             return self._recorder(start, run)
 
@@ -176,8 +175,8 @@ class Runner:
         it differs, if the recording lacks an answer; NotFound if there is no such run.
         """
 
-        def begin() -> Recorder:
-            cassette = load_cassette(self.library, recording)
+        async def begin() -> Recorder:
+            cassette = await off_loop(load_cassette, self.library, recording)
             start = self._start(playbook, cassette.inputs, cassette.seed if seed is None else seed)
             return self._recorder(start, run, ReplaySource(cassette, mode))
 
@@ -214,11 +213,10 @@ class Runner:
 
     def identity(self, playbook: Playbook) -> Json:
         """All but the playbook that decides what its runs are: models, source, tools and rules beyond its own."""
-        identity = self.model_identities(playbook)
+        identity = self.model_identities(playbook) | self._tool_sources.identity(self.tools, playbook)
         listed = self._tool_sources.listed() if playbook.program else ()
         if seen := program_source(playbook, toolbox(self.tools).values(), self.store, self.library.by, listed=listed):
             identity["source"] = seen
-        identity |= self._tool_sources.identity(self.tools, playbook)
         if reaches_tools(playbook, self.library):
             if not self._acts_for_real(playbook) and (simulated := self._tool_sources.simulations(self.tools)):
                 identity["stand-ins"] = simulated  # stored scores are found by this key
@@ -246,8 +244,7 @@ class Runner:
     def _start(
         self, playbook: Playbook, inputs: Json, seed: int, *, parent: str = "", real_tools: bool = True
     ) -> RunStart:
-        models = self.model_identities(playbook)
-        return RunStart(playbook.digest, inputs, seed, models, parent, real_tools=real_tools)
+        return RunStart(playbook.digest, inputs, seed, self.model_identities(playbook), parent, real_tools=real_tools)
 
     def _live_start(
         self, playbook: Playbook, inputs: Json, seed: int, max_cost_usd: float | None, labels: RunLabels = NO_LABELS
@@ -259,17 +256,15 @@ class Runner:
 
     def _recorder(self, start: RunStart, run: str = "", source: ReplaySource | None = None) -> Recorder:
         """The record of a new run; a replay if there is a source of answers."""
-        by = self.library.by
         if source is None:
-            return Recorder(self.journal, start, by=by, run=run)
-        return ReplayRecord(self.journal, start, source, by=by, run=run)
+            return Recorder(self.journal, start, by=self.library.by, run=run)
+        return ReplayRecord(self.journal, start, source, by=self.library.by, run=run)
 
     async def _perform_or_wait(
-        self, run: str, playbook: Playbook, begin: Callable[[], Recorder], ledger: Ledger | None
+        self, run: str, playbook: Playbook, begin: Callable[[], Awaitable[Recorder]], ledger: Ledger | None
     ) -> Run:
         """Perform a run, or wait for the worker that performs it and take over if it leaves."""
-        recorder, ledger = begin(), ledger or Ledger(within=bounds().ledger)
-        pause = FIRST_LOOK_SECONDS
+        recorder, ledger, pause = await begin(), ledger or Ledger(within=bounds().ledger), FIRST_LOOK_SECONDS
         while True:
             recorder.real_tools &= self._acts_for_real(playbook)
             try:
@@ -285,8 +280,7 @@ class Runner:
             recorder = await off_loop(self._resumed, run)
 
     def _resumed(self, run: str, source: ReplaySource | None = None, *, complete: bool = False) -> Recorder:
-        """The record of a run to continue."""
-        leave_all(self._left)  # it may be among them
+        leave_all(self._left)  # the run to continue may be among them
         cassette = partial(load_cassette, self.library)
         return resumed(self.journal, run, self.library.by, cassette, source, complete=complete)
 
@@ -296,8 +290,8 @@ class Runner:
         above, source = parent.recorder, None
         if isinstance(above, ReplayRecord):
             recording, mode = above.child_sources[run]
-            known = off_loop(load_cassette, self.library, recording) if recording else None
-            source = ReplaySource(await known if known else above.cassette.without_answers(), mode, above)
+            known = await off_loop(load_cassette, self.library, recording) if recording else None
+            source = ReplaySource(known or above.cassette.without_answers(), mode, above)
         if above.resumed and (done := await off_loop(completed, self.store, run)):
             return done
         start = self._start(chosen, inputs, above.seed, parent=above.id, real_tools=above.real_tools)
@@ -340,20 +334,21 @@ class Runner:
         if not strict:
             expect_arguments(playbook, self.models.__getitem__)
             await self.stop.check()
+        if self._left:
+            await off_loop(leave_all, self._left)
+        above = (parent.playbook, *parent.above) if parent else bounds().playbooks
+        if recorder.resumed and not parent:
+            above = await off_loop(playbooks_above, recorder, self.library)
+            if ledger.is_limited:  # before any model is asked; what is above has counted it
+                ledger.spend(*await off_loop(lambda: recorder.paid_before), here=recorder.claims.above is not None)
         share = parent.spender.share if parent else None
         if not strict and share is None:
             share = await self.spent.start(recorder.id, scopes=recorder.tags, opened=bool(recorder.parent))
         spender = parent.spender if parent else self.spender(share)
         if not strict and not spender.any_price:
-            limited = ledger.needs_prices or (share is not None and share.is_limited)
+            limited = ledger.needs_prices or bool(share and share.is_limited)
             expect_prices(playbook, self.models.__getitem__, limited=limited)
-        above = (parent.playbook, *parent.above) if parent else await off_loop(playbooks_above, recorder, self.library)
         within = RunBounds((playbook, *above), ledger, recorder.real_tools, recorder)
-        if self._left:
-            await off_loop(leave_all, self._left)
-        if recorder.resumed and not parent and ledger.is_limited:  # before any model is asked
-            paid = await off_loop(lambda: recorder.paid_before)
-            ledger.spend(*paid, here=recorder.claims.above is not None)  # what is above has counted it
         try:
             async with (
                 self.heartbeat(),
@@ -391,8 +386,9 @@ class Runner:
 
     def spender(self, share: QuotaShare | None) -> Spender:
         """How requests are paid for that count against that share of the quotas."""
-        any_price = self.settings.limits.unknown_prices == "allow"
-        return Spender(self.stop.check, share, self.library.by, any_price=any_price)
+        return Spender(
+            self.stop.check, share, self.library.by, any_price=self.settings.limits.unknown_prices == "allow"
+        )
 
     def _confirmer(self) -> Person:
         """Who confirms an action where a rule demands it."""

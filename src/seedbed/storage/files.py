@@ -22,6 +22,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from seedbed.errors import NotFound, StoreDamaged, StoreError, StoreTooNew, shown
+from seedbed.files import private
 from seedbed.storage.content import words_of
 from seedbed.storage.json_lines import fact_from, line_of, plain_of, ref_from
 from seedbed.storage.memory import Facts
@@ -65,7 +66,7 @@ class FilesStore:
                 raise missing(self._folder)
             self._folder.mkdir(parents=True, exist_ok=True)
         self._writable = writable(self._folder)
-        self._lock = FileLock(self._folder / ".lock", thread_local=False, poll_interval=0.005)
+        self._lock = FileLock(self._folder / ".lock", mode=0o600, thread_local=False, poll_interval=0.005)
         self._journal = self._folder / "pending.json"
         self._facts = Facts()
         self._lengths: dict[str, int] = {}
@@ -260,7 +261,7 @@ class FilesStore:
         """Write a file atomically. One temporary name is enough, as we hold the lock."""
         make(path.parent)
         new = self._folder / "new.tmp"
-        with new.open("w", encoding="utf-8", newline="\n") as file:
+        with open(new, "w", encoding="utf-8", newline="\n", opener=private) as file:
             file.write(text)
             file.flush()
             # The kernel's own timestamps are too coarse to order two documents.
@@ -279,7 +280,7 @@ class FilesStore:
 
     def _extend(self, path: Path, added: bytes | bytearray) -> None:
         make(path.parent)
-        with path.open("ab") as file:
+        with open(path, "ab", opener=private) as file:
             file.write(added)
             file.flush()
             os.fsync(file.fileno())

@@ -16,6 +16,7 @@ from typing import Any
 
 from seedbed import documents, plugins
 from seedbed.errors import Problem, SettingsError, shown
+from seedbed.files import private
 from seedbed.storage.store import Fact, Query, Store, now
 
 SIGNED = ("comparison", "attempt", "approval", "refusal", "move")
@@ -75,7 +76,7 @@ def new_signing_key(path: Path) -> str:
     """
     key = SigningKey.new()
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with open(path, "x", opener=private) as file:
             file.write(f"{key.text}\n")
     except OSError as wrong:
         expected = "a new file in a folder that can be written"

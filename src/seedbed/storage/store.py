@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from seedbed.errors import Problem, RefMoved, StoreDamaged, StoreError, shown
+from seedbed.redaction import redact, redacted
 from seedbed.storage.content import Content as Content
 from seedbed.storage.content import Digest as Digest
 from seedbed.storage.content import Json as Json
@@ -40,6 +41,11 @@ CHAINED |= {"agreement", "reservation", "comparison", "sentinel", "answer", "att
 CHAINED |= {"seal", "retire", "cleared", "stop"}
 """Kinds of fact that decide a release, and those by which a person allowed a run to act, or stopped all of them. All
 are rare. They can be read without the key of an encrypted store, are never cached, and each holds a link of its own."""
+
+WRITTEN = frozenset({"feedback", "approval", "refusal", "request", "stop", "retire", "cleared", "branch", "derivation"})
+WRITTEN |= {"specialisation", "question", "answer", "claim", "cell", "lapse", "alert", "delivery", "comparison"}
+"""Kinds of fact with texts of people, models or tools: secrets are taken out of them by how they look. Runs do that
+themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +226,8 @@ def check_facts(facts: Iterable[Fact]) -> list[Fact]:
     batch = []
     known: tuple[object, ...] = ()
     for fact in facts:
+        if fact.kind in WRITTEN and not is_sealed(fact.body):
+            fact = replace(fact, body=redacted(fact.body))
         if fact.kind == "move":
             raise StoreError(f"appending {shown(fact.key)}: found a move; expected other facts. Call move() instead")
         alike = (fact.kind, fact.subject, fact.by)  # mostly the same as those of the fact before
@@ -340,7 +348,7 @@ class RefMove:
             state = f"at version {current.version}, moved by {current.by}: {current.because}" if current else "gone"
             wanted = f"version {self.expected.version}" if self.expected else "no such ref"
             raise RefMoved(f"{self.name} is {state}; expected {wanted}. Read the ref again before you move it")
-        body = {"to": self.to, "from": current.target if current else None, "because": self.because}
+        body = {"to": self.to, "from": current.target if current else None, "because": redact(self.because)}
         fact = Fact(kind="move", key=f"{self.name}@{version + 1}", subject=self.name, at=at, by=self.by, body=body)
         return ref_after(fact), fact
 

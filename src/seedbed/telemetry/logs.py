@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO, get_args
 
 from seedbed.errors import Problem, SettingsError
+from seedbed.files import private
 from seedbed.redaction import redact
 from seedbed.telemetry.events import Listener, LogLevel, Place, TelemetryEvent, level
 
@@ -52,8 +53,7 @@ def log_to_stderr(least: LogLevel) -> Listener:
 def log_to_file(path: Path, least: LogLevel) -> Listener:
     """Appends to a file until the process exits. Raises SettingsError if it cannot be written."""
     try:
-        path.touch(0o600)
-        stream = path.open("a", encoding="utf-8", buffering=1)
+        stream = open(path, "a", encoding="utf-8", buffering=1, opener=private)  # noqa: SIM115 - closed at exit
     except OSError as error:
         problem = Problem("telemetry.logs", f"{path}: {error.strerror}", "a file that can be written")
         raise SettingsError([problem]) from error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from seedbed import plugins
 from seedbed.errors import Problem, SeedbedError, SettingsError, StoreError, expect_type, shown
 from seedbed.models.routing.request import QualityLevel
+from seedbed.playbooks.warnings import unused_inputs
 from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
 from seedbed.storage.dry_run import DryRunStore
@@ -64,6 +66,8 @@ PARTS = (
     "storage",
 )
 """What a workspace has by noun: each a module of this package with a class of that name, imported when first used."""
+
+_log = logging.getLogger("seedbed")
 
 
 class Workspace:
@@ -207,6 +211,8 @@ class Workspace:
             playbook = (await self.channels.choose(playbook, key=key, run=run)).playbook  # type: ignore[arg-type]
         limits = Evaluating(1, max_cost_usd)
         chosen = await off_loop(self.resources.performed, playbook, program)
+        for unused in unused_inputs(chosen, inputs):
+            _log.warning("%s", unused)
         labels = RunLabels(run, scopes, "maximum" if quality == "maximum" else "")
         return await runner.perform(
             chosen, inputs, new_seed(seed), max_cost_usd=limits.max_cost_usd, on_event=on_event, run=labels

@@ -44,7 +44,43 @@ def test_a_dry_run_estimates_and_pays_nothing(
     assert (by_steps.code, counted) == (0, [runs, runs, 0])
     assert by_steps.json["usd"] > 0
     assert held() == before
-    assert "at most, by its steps" in seedbed(*command, "--dry-run").out
+    assert "each step once" in seedbed(*command, "--dry-run").out
+
+
+LABELS = "".join(f'{{"inputs": {{"text": "{n}"}}, "expected": "good", "output": "good", "label": 1}}\n' for n in (1, 2))
+JUDGE = "metrics:\n  same: {judge: reference, model: local}\n"
+SUITE = "datasets:\n  mail: {tasks: tasks.jsonl}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "runs"),
+    [
+        (("judge", "check", "same", "labels.jsonl"), 2),
+        (("channel", "drill", "production", "tasks.jsonl", "--units", "7"), 7),
+        (("evaluate", "--suite", ".", "sorter.yaml"), 12),
+        (("runs", "replay", "RUN", "--mode", "fork:1"), 1),
+        (("runs", "replay", "RUN"), 0),
+        (("run", "--resume", "RUN"), 1),
+        (("evolve", "sorter.yaml", "tasks.jsonl", "--confirm", "none", "--budget", "$1"), None),
+    ],
+    ids=["judge check", "drill", "suite", "replay", "strict replay", "resume", "evolve"],
+)
+def test_every_paid_command_can_be_tried_dry(
+    command: tuple[str, ...], runs: int | None, space: Path, seedbed: Seedbed
+) -> None:
+    settings = WORKSPACE.replace("channels:", f"{JUDGE}channels:").replace("[better, held_out, rules_kept]", "[]")
+    write(space, labels__jsonl=LABELS, suite__yaml=SUITE, seedbed__yaml=settings)
+    run = seedbed("run", "sorter.yaml", "text=a", "--json").json["run"]
+    assert seedbed("release", "sorter.yaml", "--to", "production", "--because", "first").code == 0
+    before = held()
+    done = seedbed(*(run if word == "RUN" else word for word in command), "--dry-run", "--json")
+    assert done.code == 0, done.err
+    estimate = done.json.get("estimate", done.json)
+    if runs is None:
+        assert estimate["usd"] == pytest.approx(1.0, rel=0.1)
+    else:
+        assert estimate["runs"] == runs
+    assert held() == before
 
 
 def test_an_estimate_is_the_mean_of_earlier_runs(space: Path, seedbed: Seedbed) -> None:

@@ -70,6 +70,7 @@ def test_every_command_has_json_and_says_its_keys(words: tuple[str, ...]) -> Non
 READ_ONLY = {
     # The only effect of these is what they record, and that is what they are for.
     *(("evidence", "sentinel"), ("runs", "replay"), ("channel", "drill")),
+    ("metrics", "serve"),
     ("alerts", "test"),  # to send it is what it is for
     ("demo",),  # in a folder of its own
     *(("runs", "patterns"), ("experiment", "report")),  # they write a new file, and nothing else
@@ -89,7 +90,7 @@ def test_every_command_that_changes_something_can_be_rehearsed(words: tuple[str,
 
 NOUNS = [
     *("playbook", "runs", "sessions", "dataset", "judge", "model", "channel", "search", "experiment", "evidence"),
-    *("store", "alerts", "confirm"),
+    *("store", "alerts", "confirm", "metrics"),
 ]
 
 

@@ -219,3 +219,10 @@ def test_a_file_of_another_tool_is_a_base_like_any_other(
 def test_a_base_that_is_not_there_is_told_with_those_that_ship(folder: Path) -> None:
     with pytest.raises(PlaybookError, match="built in: critique, debate"):
         load(folder, "extends: nothing")
+
+
+def test_what_is_not_meant_in_a_base_of_another_tool_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mode.yaml").write_text("name: m\nmood: dry\nprompts: {turn_1: {template: Hi.}}\n")
+    (tmp_path / "child.yaml").write_text("extends: mode\n")
+    (warning,) = loading.load(tmp_path / "child.yaml").warnings
+    assert warning.path == f"mood ({tmp_path / 'mode.yaml'}:2)"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from seedbed import Dataset, SearchOptions, Task
 from seedbed.playbooks.playbook import Playbook
 from seedbed.settings import Settings
 from seedbed.storage.memory import MemoryStore
@@ -44,6 +45,17 @@ async def test_people_are_told_of_an_hour_that_costs_far_more_than_usual(tmp_pat
     await space.run(PLAN, q="and?")
     (line,) = told.read_text().splitlines()
     assert "$30.00 was spent in dev within an hour; the most expensive hour of the previous 7 days cost $3.00" in line
+
+
+async def test_people_are_told_of_a_search_near_its_budget(tmp_path: Path) -> None:
+    told = tmp_path / "alerts.jsonl"
+    settings = Settings.model_validate({"models": SCRIPTED, "alerts": [{"log": str(told)}]})
+    tasks = Dataset([Task(str(n), {"q": str(n)}, "yes") for n in range(12)])
+    options = SearchOptions(confirm="none")
+    await Workspace(settings, MemoryStore()).evolve(PLAN, tasks, budget="40 runs", options=options)
+    (line,) = told.read_text().splitlines()
+    assert "runs of its budget of 40 runs" in line
+    assert told.stat().st_mode & 0o777 == 0o600
 
 
 async def test_an_alert_that_cannot_be_sent_fails_no_run(caplog: pytest.LogCaptureFixture) -> None:

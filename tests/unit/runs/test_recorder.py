@@ -352,6 +352,6 @@ async def test_the_id_of_a_live_run_begins_with_its_time_and_so_do_those_it_open
 async def test_a_run_of_an_earlier_version_finds_the_runs_it_opened_then() -> None:
     old = "921716f7b1ce4a2888af3c3729e8c744"
     record = await recorder(MemoryStore(), run=old)
-    key = record.keys.take("child", "part", [None, {}])
+    key = record.keys.next("child", "part", [None, {}])
     again = await recorder(MemoryStore(), run=old)
     assert await opened_by(again) == uuid5(UUID(old), key).hex

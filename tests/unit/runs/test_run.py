@@ -71,3 +71,5 @@ def test_a_run_says_at_which_turn_its_last_loop_converged() -> None:
     for other in (replace(decision, action="stalled"), replace(decision, because="all 3 rounds planned were done")):
         assert run(turns=turns, decisions=(other,)).converged_at is None
     assert run(turns=turns).ending == "completed"
+    together = tuple(replace(TURN, step=step) for step in ("case", "review", "draft", "review", "draft", "final"))
+    assert run(turns=together, decisions=(decision,)).converged_at == 5

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -72,3 +75,24 @@ async def test_what_a_run_below_another_paid_is_not_counted_twice() -> None:
     await share.end("ada")
     other = await Spending(settings, store, lambda: NOON).start("r3")
     assert await other.reserve(0.49, 0.49, "ada") == 0.49
+
+
+async def test_a_request_that_is_cancelled_while_money_is_held_for_it_gives_it_back() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def append(self, facts: Iterable[Fact]) -> int:
+            entered.set()
+            leave.wait()
+            return super().append(facts)
+
+    store = Slow()
+    share = await Spending(Settings(quota=Quota(usd_per_day=1.0)), store, lambda: NOON).start("r1")
+    request = asyncio.create_task(share.reserve(0.5, 0.5, "ada"))
+    await asyncio.to_thread(entered.wait)
+    request.cancel()
+    leave.set()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    await share.end("ada")
+    assert sum(fact.value or 0.0 for fact in store.facts(Query(kind="hold"))) == 0.0

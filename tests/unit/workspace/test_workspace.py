@@ -609,3 +609,43 @@ async def test_a_workspace_learns_which_model_is_worth_asking_and_remembers_it()
         (task_type,) = {fact.body["task_type"] for fact in its.store.facts(Query(kind="routing"))}
         beliefs = [each.resources.runner.router.belief(task_type, model, ["sorting"]) for each in (its, again)]
         assert beliefs[0] == beliefs[1]
+
+
+BEST = {
+    "small": {"use": "scripted", "args": {"replies": {".": "small"}}, "usd_per_million": [1, 1], "skill": {"x": 0.2}},
+    "large": {"use": "scripted", "args": {"replies": {".": "large"}}, "usd_per_million": [90, 90], "skill": {"x": 0.9}},
+}
+
+
+async def test_the_best_models_can_be_wanted_for_a_whole_run() -> None:
+    its = in_memory(models=BEST)
+    asked = [{"name": name, "role": "a", "prompt": "{n}"} for name in ("one", "two")]
+    plan = Playbook.from_document({"roles": {"a": {"model": "small", "needs": ["x"]}}, "steps": asked})
+    usual, best = await its.run(plan, n=1), await its.run(plan, n=1, quality="maximum")
+    assert [turn.model for turn in usual.turns] == ["small", "small"]
+    assert [turn.model for turn in best.turns] == ["large", "large"]
+    assert (best.inputs, best.quality, its.runs.get(best.id)) == ({"n": 1}, "maximum", best)
+    with pytest.raises(SettingsError, match='quality: found "best"; expected balanced or maximum'):
+        await its.run(plan, n=1, quality="best")  # type: ignore[arg-type]
+
+
+async def test_an_input_that_no_prompt_uses_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    its = in_memory(models=BEST)
+    asked = [{"name": "one", "role": "a", "prompt": "{n}"}]
+    plan = Playbook.from_document({"roles": {"a": {"model": "small"}}, "steps": asked})
+    await its.run(plan, n=1)
+    assert caplog.text == ""
+    await its.run(plan, n=1, qualty="maximum")
+    assert "inputs.qualty: found an input that no prompt uses" in caplog.text
+
+
+async def test_a_score_is_attached_to_its_run() -> None:
+    judges = {"quality": {"judge": "rubric", "model": "judge", "rubric": "Is it good?"}}
+    judge = {"use": "scripted", "args": {"replies": {".": "verdict: 4"}}}
+    its = in_memory(models={"judge": judge, **BEST}, metrics=judges)
+    asked = [{"name": "one", "role": "a", "prompt": "{n}"}]
+    run = await its.run(Playbook.from_document({"roles": {"a": {"model": "small"}}, "steps": asked}), n=1)
+    quality = await its.runs.score(run, "quality")
+    exact = await its.runs.score(run.id, "exact_match", expected="small")
+    assert (quality.value, exact.value) == (0.75, 1.0)
+    assert its.runs.scores(run) == {"quality": 0.75, "exact_match": 1.0}

@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from seedbed.cli import output, progress
 from seedbed.cli.command import Invocation, command, wait_for
 from seedbed.cli.output import BLOCKED, PASS, Column, line
+from seedbed.cli.views import run as run_views
 from seedbed.evaluation.judges.agreement import JudgeAgreement
 from seedbed.evaluation.judges.declared import DeclaredJudge
 from seedbed.reports.numbers import clipped
@@ -41,7 +42,7 @@ COLUMNS = (
 )
 
 
-@command(app)
+@command(app, dry_run=True)
 def check(
     call: Invocation,
     judge: JudgeName,
@@ -59,6 +60,10 @@ def check(
     Exits with code 1 if the judge is not trusted.
     """
     with call.open() as space, progress.counting(f"{judge} judges") as watch:
+        if call.dry_run:
+            expected = space.runs.estimate(space.judges[judge].playbook, space.judges.size(labels))
+            call.show(expected.document(), run_views.estimate_line(expected))
+            return
         agreement, differing = wait_for(space.judges.check(judge, labels, watch))
         trust = space.judges.trust(judge, at_least)
     document = {**asdict(agreement), **_trust_document(trust), "disagreements": differing}

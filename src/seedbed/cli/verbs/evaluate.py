@@ -20,8 +20,10 @@ from seedbed.cli.views import run as run_views
 from seedbed.cli.views import scorecard as views
 from seedbed.cli.views import suite as suite_views
 from seedbed.evaluation.cells import Cell
+from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.evaluation.suite import Suite
 from seedbed.playbooks.playbook import Playbook
+from seedbed.playbooks.specialised import SpecialisedPlaybook
 from seedbed.reports import scorecard as reports
 from seedbed.reports import specialisation as specialisation_reports
 from seedbed.reports.numbers import counted
@@ -156,8 +158,6 @@ def evaluate(
     """
     form = kind.form
     _expect_fitting(work, kind, on, form)
-    if call.dry_run and (kind.suite or kind.across):
-        raise typer.BadParameter("expected none with --suite or --across", param_hint="--dry-run")
     names = [*(playbooks or ()), *([dataset] if dataset else [])]
     suite = Suite.load(kind.suite) if kind.suite else None
     tasks = None
@@ -165,15 +165,15 @@ def evaluate(
         names, tasks = _playbooks_and_dataset(names, on, kind)
     expect_readable(call.workspace, work.metric or (), tasks)
     with call.open(real_tools=work.real_tools) as space:
+        if call.dry_run:
+            _show_estimate(call, space, suite, kind, names, tasks, work)
+            return
         if suite:
             result = _suite(space, suite, names, work, accept=kind.accept)
         elif tasks is None:
             result = _across(space, str(kind.across), names, work)
         else:
             call.say_held_out(space, tasks)
-            if call.dry_run:
-                _show_estimate(call, space, names, tasks, work)
-                return
             result = _evaluate(space, names, tasks, work, kind.front)
     if form:
         text = str(result.export(form.value))
@@ -205,9 +205,25 @@ def _expect_fitting(work: ScoringOptions, kind: KindOptions, on: str | None, for
                 raise typer.BadParameter("the suite says that itself; expected none", param_hint=option)
 
 
-def _show_estimate(call: Invocation, space: Workspace, names: list[str], on: str, work: ScoringOptions) -> None:
-    runs = space.datasets.size(on) * work.replicates
-    every = [space.runs.estimate(each, runs) for each in _chosen(space, names, work).values()]
+def _show_estimate(
+    call: Invocation,
+    space: Workspace,
+    suite: Suite | None,
+    kind: KindOptions,
+    names: list[str],
+    tasks: str | None,
+    work: ScoringOptions,
+) -> None:
+    if suite:
+        playbooks = list({**suite.baselines, **_chosen(space, names, work)}.values())
+        runs = space.scorecards.suite_size(suite, 1)
+    elif tasks is None:
+        specialists, corpora = _specialists(space, str(kind.across), names)
+        playbooks = [space.playbooks.get(each) for own in specialists for each in (own.playbook, own.base)]
+        runs = sum(map(len, corpora.values())) * work.replicates
+    else:
+        playbooks, runs = [*_chosen(space, names, work).values()], space.datasets.size(tasks) * work.replicates
+    every = [space.runs.estimate(each, runs) for each in {each.digest: each for each in playbooks}.values()]
     expected = sum(every[1:], every[0])
     call.show(expected.document(), run_views.estimate_line(expected))
 
@@ -267,12 +283,19 @@ def _suite(space: Workspace, suite: Suite, names: list[str], work: ScoringOption
     )
 
 
-def _across(space: Workspace, task: str, arguments: list[str], work: ScoringOptions) -> Evaluated:
+def _specialists(
+    space: Workspace, task: str, arguments: list[str]
+) -> tuple[list[SpecialisedPlaybook], dict[str, Dataset]]:
+    """The specialised playbooks, and the corpora on which they are scored."""
     datasets = options.texts([each for each in arguments if "=" in each], "CORPUS=DATASET")
     names = [each for each in arguments if "=" not in each]
-    metrics = [space.scorecards.metric(each) for each in work.metrics]
     chosen = space.scorecards.specialists(task, names)
-    corpora = space.scorecards.corpora(task, chosen, datasets, every=not names)
+    return chosen, space.scorecards.corpora(task, chosen, datasets, every=not names)
+
+
+def _across(space: Workspace, task: str, arguments: list[str], work: ScoringOptions) -> Evaluated:
+    metrics = [space.scorecards.metric(each) for each in work.metrics]
+    chosen, corpora = _specialists(space, task, arguments)
     playbooks = {*(each.name for each in chosen), *(each.base for each in chosen)}
     with watched(sum(map(len, corpora.values())) * work.replicates * len(playbooks)) as watch:
         across = wait_for(

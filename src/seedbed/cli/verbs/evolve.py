@@ -180,10 +180,9 @@ def evolve(
 
 
 def _show_plan(call: Invocation, space: Workspace, plan: Plan) -> None:
-    expected = space.runs.estimate(plan.start, plan.budget.runs or 0) if plan.budget.runs else None
-    about = [] if expected is None else [run_views.estimate_line(expected, "at most ")]
-    document = {**views.plan_document(plan), "estimate": expected and expected.document()}
-    call.show(document, views.plan_view(plan), *about)
+    expected = space.searches.estimate(plan)
+    document = {**views.plan_document(plan), "estimate": expected.document()}
+    call.show(document, views.plan_view(plan), run_views.estimate_line(expected, "at most "))
 
 
 def _newest(space: Workspace, start: Playbook) -> str:

@@ -14,6 +14,8 @@ from seedbed.cli.options import PLAYBOOK, Changes, MaxCost, ProgramPath, Strict
 from seedbed.cli.output import INCONCLUSIVE, PASS, line
 from seedbed.cli.views import live
 from seedbed.cli.views import run as views
+from seedbed.workspace import Workspace
+from seedbed.workspace.resources import AnyPlaybook
 
 app = typer.Typer(add_completion=False)
 
@@ -41,6 +43,10 @@ class RunOptions:
     strict: Strict = False
     changes: Changes = None
     program: ProgramPath = None
+    quality: Annotated[
+        str | None,
+        typer.Option("--quality", metavar="LEVEL", help="maximum: the best models there are. Default: balanced."),
+    ] = None
     turns: Annotated[
         int | None,
         typer.Option("--turns", min=1, help="At most so many turns: the first steps of a dialogue, or more rounds."),
@@ -53,6 +59,7 @@ TAKEN = {
     "--stream": "on_event",
     "--key": "key",
     "--program": "program",
+    "--quality": "quality",
     "--turns": "turns",
 }
 
@@ -74,9 +81,7 @@ def run(
     if how.stream and call.as_json:
         expected = "expected --stream for people or --json for programs"
         raise typer.BadParameter(f"found both; {expected}", param_hint="--stream")
-    if call.dry_run and playbook is None:
-        raise typer.BadParameter("found --resume; expected a playbook", param_hint="--dry-run")
-    for option, value in {"--program": how.program, "--turns": how.turns}.items():
+    for option, value in {"--program": how.program, "--turns": how.turns, "--quality": how.quality}.items():
         if value and playbook is None:
             raise typer.BadParameter("found --resume; expected a playbook", param_hint=option)
     task, values = _inputs(inputs), options.assignments(how.changes)
@@ -84,6 +89,9 @@ def run(
         raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
     with call.open() as space, live.turns(output.console()) if how.stream else nullcontext() as watch:
         space.resources.ask_here()
+        if playbook is None and call.dry_run:
+            _show_estimate(call, space, space.runs.get(str(how.resume)).playbook)
+            return
         if playbook is None:
             work = space.runs.resume(str(how.resume), max_cost_usd=how.max_cost, on_event=watch)
         else:
@@ -94,10 +102,12 @@ def run(
             unclear = space.resources.warnings(chosen if how.program else playbook, changes, task)
             call.say_warnings(unclear, how.strict)
             if call.dry_run:
-                estimate = space.runs.estimate(chosen)
-                call.show(estimate.document(), views.estimate_line(estimate))
+                _show_estimate(call, space, chosen)
                 return
-            work = space.run(chosen, key=how.key, seed=how.seed, max_cost_usd=how.max_cost, on_event=watch, **task)
+            best: Any = how.quality  # a wrong one is refused there
+            work = space.run(
+                chosen, key=how.key, seed=how.seed, max_cost_usd=how.max_cost, quality=best, on_event=watch, **task
+            )
         with going_on(lambda: f"seedbed run --resume {how.resume or space.runs.latest_here()}"):
             done = wait_for(work)
     printed = how.stream and done.turns and done.turns[-1].text == done.output
@@ -105,6 +115,11 @@ def run(
     called = [] if how.stream else [views.call_line(each.body()) for each in done.calls if each.turn]
     call.show(views.run_document(done), *called, *answer, views.run_line(done))
     raise typer.Exit(INCONCLUSIVE if done.status == "cost_limited" else PASS)
+
+
+def _show_estimate(call: Invocation, space: Workspace, playbook: AnyPlaybook) -> None:
+    estimate = space.runs.estimate(playbook)
+    call.show(estimate.document(), views.estimate_line(estimate))
 
 
 def _inputs(pairs: list[str] | None) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def estimate_line(estimate: RunEstimate, what: str = "") -> RenderableType:
         "unknown cost" if usd is None else money(usd),
         "unknown time" if seconds is None else f"{seconds:,.0f} s one after the other",
     ]
-    basis = f"as its last {counted(estimate.as_runs, 'run')}" if estimate.as_runs else "at most, by its steps"
+    basis = f"as its last {counted(estimate.as_runs, 'run')}" if estimate.as_runs else "each step once"
     return line(("would take ", "yellow"), f"{what}{', '.join(parts)} ({basis})")
 
 

@@ -11,8 +11,7 @@ from rich.text import Text
 
 from seedbed.cli import output
 from seedbed.cli.output import Column, line, money
-from seedbed.experiments.forecast import Forecast
-from seedbed.experiments.registration import Prospect
+from seedbed.experiments.forecast import Forecast, Prospect
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
 from seedbed.experiments.slices import Slices

@@ -19,7 +19,7 @@ from typing import Any
 SECONDS = 1.0
 """How long one match may take."""
 
-_REPEATS = re.compile(r"[*+{]")
+_SLOW = re.compile(r"[*+{?|]")
 _MATCHER = """
 import json, re, sys
 for line in sys.stdin:
@@ -32,6 +32,14 @@ for line in sys.stdin:
         found = match and ((match[1] or "") if each.groups else match[0])
     print(json.dumps(found), flush=True)
 """
+
+
+def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A compiled expression. Raises re.error, also for one that is too deep or repeats too often."""
+    try:
+        return re.compile(pattern, flags)
+    except (OverflowError, RecursionError) as wrong:
+        raise re.error(str(wrong)) from None
 
 
 def find(pattern: str, text: str, *, flags: int = 0, whole: bool = False) -> str | None:
@@ -47,13 +55,13 @@ def count(pattern: str, text: str, *, flags: int = 0) -> int:
 
 
 def _match(pattern: str, flags: int, text: str, how: str) -> Any:
-    compiled = re.compile(pattern, flags)
-    if _REPEATS.search(pattern):
+    expression = compiled(pattern, flags)
+    if _SLOW.search(pattern):
         return _matcher.ask(json.dumps([pattern, flags, text, how]))
     if how == "count":
-        return sum(1 for _ in compiled.finditer(text))
-    match = compiled.fullmatch(text) if how == "whole" else compiled.search(text)
-    return match and ((match[1] or "") if compiled.groups else match[0])
+        return sum(1 for _ in expression.finditer(text))
+    match = expression.fullmatch(text) if how == "whole" else expression.search(text)
+    return match and ((match[1] or "") if expression.groups else match[0])
 
 
 class _Matcher:

@@ -154,7 +154,7 @@ _SHORT = re.compile(
     r"\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|inc|ltd|co|corp|no|fig|e\.g|i\.e|u\.s|a\.m|p\.m|[a-z])\.(?=\s+\w)",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"(?:[.!?…]+[\"'”’)\]*_]*(?=\s|$)|[。！？।॥]+)")
+_SENTENCE_END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"'”’)\]*_]*+(?=\s|$)|[。！？।॥]+)")
 
 
 @_checks("length_constraints:number_sentences")

@@ -46,7 +46,7 @@ def contains(run: Run, task: Task, *, case: bool = False, words: bool = False, e
 def _pattern(pattern: object = None, **_: Any) -> None:
     if pattern is not None:
         try:
-            re.compile(str(pattern))
+            expressions.compiled(str(pattern))
         except re.error as wrong:
             raise ValueError(f"pattern {pattern}: {wrong}") from None
 
@@ -69,7 +69,7 @@ async def regex(run: Run, task: Task, *, pattern: str | None = None, whole: bool
     return Score(0.0, f"no match for {text(wanted)}") if match is None else Score(1.0, answer=match)
 
 
-_LISTED = re.compile(r"^\s*[([]?([A-Z])[)\].:]\s+(\S.*?)\s*$", re.MULTILINE)
+_LISTED = re.compile(r"^[^\S\n]*[([]?([A-Z])[)\].:]\s+(\S(?:.*\S)?)", re.MULTILINE)
 _STATED = re.compile(
     r"\b(?:answer|choice|option|choose|pick)\b(?:\s+(?:is|would\s+be|must\s+be))?\s*[:=]?\s*[*_`\"'(\[]*"
     r"(?:option\s+)?([A-Z]|(?<=[(\[])[a-z]|[a-z](?=[\s.)\]*]*$))(?![\w'’])",
@@ -220,16 +220,17 @@ def _shared_unit(one: tuple[float, bool], other: tuple[float, bool]) -> tuple[fl
     return (one[0] / share if one[1] else one[0]), (other[0] / share if other[1] else other[0])
 
 
-_FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
+_FENCE = re.compile(r"```[a-zA-Z]*+[^\S\n]*+\n")
 
 
 def _parsed(output: object) -> tuple[Any, str]:
     """The JSON value of an output, plain or within a code fence, and why there is none."""
     if not isinstance(output, str):
         return (None, "no output") if output is None else (output, "")
-    fenced = _FENCED.fullmatch(output)
+    plain = output.strip()
+    fence = _FENCE.match(plain) if plain.endswith("```") else None
     try:
-        return json.loads(fenced[1] if fenced else output, parse_constant=_no_json), ""
+        return json.loads(plain[fence.end() : -3] if fence else output, parse_constant=_no_json), ""
     except (ValueError, RecursionError) as wrong:
         return None, f"not JSON: {wrong}"
 
@@ -254,8 +255,11 @@ def _schema(schema: object = None) -> None:
 
 
 @metric(version=1, needs=("expected or schema",), check=_schema, binary=True)
-def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
-    """1 if the output is JSON that satisfies a JSON Schema: the option `schema`, or else the expected answer."""
+async def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
+    """1 if the output is JSON that satisfies a JSON Schema: the option `schema`, or else the expected answer.
+
+    A schema with a pattern that takes too long gives no score.
+    """
     wanted = task.expected if schema is None else schema
     if wanted is None:
         return Score(None, "there is no schema")
@@ -267,6 +271,10 @@ def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     value, why = _parsed(run.output)
     if why:
         return Score(0.0, why)
+    try:
+        await asyncio.to_thread(_expect_quick, wanted, value)
+    except (re.error, ValueError) as wrong:
+        return Score(None, str(wrong))
     problems = misfits(value, wanted)
     return Score(float(not problems), "; ".join(f"{each.path}: {each.expected}" for each in problems[:3])[:500])
 
@@ -278,6 +286,26 @@ def schema_valid(run: Run, task: Task) -> Score:
         return Score(None, "no step has an output")
     repaired = sum(turn.is_misfit for turn in answers)
     return Score(float(not repaired), f"{repaired} of {len(answers)} answers had another form" if repaired else "")
+
+
+def _expect_quick(schema: Any, value: Any) -> None:
+    """Raise ValueError if a pattern of a schema takes too long on a text of a value."""
+    parts = list(_parts(schema))
+    patterns = {each["pattern"] for each in parts if isinstance(each, dict) and isinstance(each.get("pattern"), str)}
+    for each in parts:
+        patterns |= set(each.get("patternProperties") or ()) if isinstance(each, dict) else set()
+    for pattern in sorted(patterns):
+        for part in _parts(value):
+            for within in part if isinstance(part, dict) else [part]:
+                if isinstance(within, str):
+                    expressions.find(pattern, within)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """A JSON value and all values in it."""
+    yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _parts(each)
 
 
 @metric(version=1, needs=("expected",))

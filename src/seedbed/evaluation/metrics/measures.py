@@ -81,7 +81,7 @@ def length_within(
     return Score(1.0)
 
 
-_REFUSED = re.compile(r"\b(\S+): (?:never|confirm|prefer_confirm|otherwise): \S")
+_REFUSED = re.compile(r"(?<!\S)[^\w\s]*+(\S+): (?:never|confirm|prefer_confirm|otherwise): \S")
 
 
 def _patterns(never: object = ()) -> None:

@@ -240,9 +240,9 @@ def _with_space(text: str, start: int, end: int, edit: Edit) -> tuple[int, int]:
 
 MARKUP = {
     "headings": re.compile(r"^\s{0,3}#{1,6}\s", re.MULTILINE),
-    "lists": re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+\S", re.MULTILINE),
+    "lists": re.compile(r"^[^\S\n]*(?:[-*•+]|\d+[.)])\s+\S", re.MULTILINE),
     "code blocks": re.compile(r"```"),
-    "tables": re.compile(r"^\s*\|.*\|", re.MULTILINE),
+    "tables": re.compile(r"^[^\S\n]*\|.*\|", re.MULTILINE),
     "tags": re.compile(r"</?[A-Za-z][\w-]*>"),
     "bold print": re.compile(r"\*\*\S"),
 }
@@ -250,7 +250,7 @@ LONG_SENTENCE = 30
 """Words of a sentence on average that are no jump in style, however short the sentences were before."""
 ENOUGH_WORDS = 15
 """Words that it takes to tell a language."""
-_SENTENCE_END = re.compile(r"[.!?:;]+(?=\s|$)|[。！？]|\n+")
+_SENTENCE_END = re.compile(r"(?<![.!?:;])[.!?:;]++(?=\s|$)|[。！？]|\n+")
 
 
 def out_of_style(text: str, added: Iterable[str]) -> list[Problem]:

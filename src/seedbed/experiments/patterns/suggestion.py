@@ -12,6 +12,7 @@ from seedbed.documents import to_yaml
 from seedbed.errors import Problem, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.experiments.patterns.patterns import PatternFinding
+from seedbed.files import private
 from seedbed.storage.store import Digest, short
 
 CANDIDATE = "candidate.yaml"
@@ -108,7 +109,7 @@ def _text(made: Suggestion, tasks: int) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        with path.open("x", encoding="utf-8") as out:
+        with open(path, "x", encoding="utf-8", opener=private) as out:
             out.write(text)
     except FileExistsError:
         remedy = "Remove it or choose another."

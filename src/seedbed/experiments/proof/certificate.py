@@ -127,7 +127,7 @@ def certificate(store: Store, experiment: Digest) -> Certificate:
     problems += [Problem(f"cell {key}", "nothing", "the score that was read, or that its run failed") for key in absent]
     problems += _read_again(reading, read)
     again = reading.verdict(judges=verdict.judges)
-    exempt = {*EXEMPT, "cost_usd", *(["finding"] if verdict.finding == "invalid" else ())}
+    exempt = {*EXEMPT, "cost_usd", "unpriced", *(["finding"] if verdict.finding == "invalid" else ())}
     if plan.inputs is None:  # it was given before there was this number
         exempt.add("spent")
     if not verdict.missing:  # likewise

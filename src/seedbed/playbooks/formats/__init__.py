@@ -28,7 +28,7 @@ __all__ = [
     "Note",
     "export",
     "import_document",
-    "in_own_format",
+    "import_if_foreign",
     "is_foreign",
     "load_file",
     "load_foreign",
@@ -90,11 +90,6 @@ def is_foreign(document: object) -> bool:
     return any(known.likeness(document) for known in FORMATS.values())
 
 
-def in_own_format(document: Json, path: Path | str) -> Json:
-    """A document of another tool as a document of seedbed; any other as it is. Raises PlaybookError."""
-    return import_document(document, path).playbook.document() if is_foreign(document) else document
-
-
 def load_file(path: Path | str, overrides: Mapping[str, object] | None = None) -> Import:
     """A playbook file in any format, with what is probably not meant in it. Raises PlaybookError."""
     if is_foreign(documents.read(path, PlaybookError).value):
@@ -104,7 +99,12 @@ def load_file(path: Path | str, overrides: Mapping[str, object] | None = None) -
     loaded = loading.load(path, overrides)
     unclear = [*warnings.unused_inputs(playbook), *warnings.disguised_rules(playbook)]
     located = checking.locate(unclear, loaded.document, loaded.origins)
-    return Import(playbook, "playbook", warnings=(*located, *loaded.loosened))
+    return Import(playbook, "playbook", warnings=(*located, *loaded.warnings))
+
+
+def import_if_foreign(path: Path, document: object) -> Import | None:
+    """The import of a file that has this document, if it was written for another tool. Raises PlaybookError."""
+    return load_foreign(path) if is_foreign(document) else None
 
 
 def load_foreign(path: Path | str) -> Import:

@@ -142,7 +142,7 @@ _HAZARDS: Mapping[TextHazard, str] = {
     ),
     "an escape for a terminal": r"[\x1b\x9b]",
     "characters that nobody sees": (r"[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"),
-    "an address": r"\b[a-z][a-z0-9+.-]*://[^\s)>\"']+|\b[\w.+-]+@[\w-]+\.[a-z]{2,}\b",
+    "an address": r"\b[a-z][a-z0-9+.-]{0,30}://[^\s)>\"']+|\b[\w.+-]{1,64}@[\w-]{1,250}\.[a-z]{2,}\b",
     "a block that nobody can read": r"\b[A-Za-z0-9+/]{120,}={0,2}",
 }
 HAZARDS: Mapping[TextHazard, re.Pattern[str]] = {

@@ -14,7 +14,7 @@ from seedbed.playbooks.library import names_of
 from seedbed.reports import formats, markdown, page
 from seedbed.reports.experiment.view import NO_TASKS, ExperimentView, NamePair
 from seedbed.reports.figure import Figure
-from seedbed.reports.numbers import difference_texts, number, plus
+from seedbed.reports.numbers import cost, difference_texts, number, plus
 from seedbed.reports.page import Badge, PagePart, PageTable, Prose, ReportPage, Tile, Verbatim, picture, section
 from seedbed.reports.plots import Axes, Point, Series, chart, forest, strip
 from seedbed.stats.estimates import Interval
@@ -122,7 +122,8 @@ def _tiles(view: ExperimentView) -> list[Tile]:
         tiles.append(_difference_tile("stop-adjusted", view.adjusted))
     if verdict.at_least is not None:
         tiles.append(Tile("at least", plus(verdict.at_least), f"better, error rate {verdict.alpha:g}"))
-    paid = "from live traffic" if verdict.live else f"of at most {verdict.at_most:,}, for ${verdict.cost_usd:.4f}"
+    read = f"of at most {verdict.at_most:,}, for {cost(verdict.cost_usd, verdict.unpriced)}"
+    paid = "from live traffic" if verdict.live else read
     return [*tiles, Tile(f"{view.things} read", f"{verdict.tasks:,}", paid)]
 
 

@@ -13,7 +13,7 @@ from seedbed.experiments.experiment import Unit
 from seedbed.experiments.proof.certificate import CLAIMS, Certificate
 from seedbed.experiments.slices import SliceProgress
 from seedbed.experiments.verdict import Verdict, in_words, missing_in_words
-from seedbed.reports.numbers import TableRow, number, playbook_name, plus, shortened, split_text
+from seedbed.reports.numbers import TableRow, cost, number, playbook_name, plus, shortened, split_text
 from seedbed.stats.effects import cohen_dz, cohen_g, odds_ratio
 from seedbed.stats.estimates import Interval
 from seedbed.stats.scores import difference_interval
@@ -198,7 +198,7 @@ class ExperimentView:
         if verdict.tasks:
             lines += [*self._means(), *self._tests(), *self._effects()]
         lines.append(("rule", verdict.rule, verdict.guarantee))
-        lines.append(("cost", f"${verdict.cost_usd:.4f}", "of all runs that were read, whenever they were paid for"))
+        lines.append(("cost", cost(verdict.cost_usd, verdict.unpriced), "of all runs that were read"))
         return lines
 
     def _arms(self) -> Iterator[TableRow]:

@@ -343,14 +343,8 @@ if hasattr(os, "register_at_fork"):
 def _update_refs(db: SqlConnection, moves: Sequence[Fact]) -> None:
     """Update the refs to their newest moves."""
     rows = [
-        {
-            "name": ref.name,
-            "target": canonical(ref.target) if ref.target else None,
-            "version": ref.version,
-            "at": micros(ref.at),
-            "by": ref.by,
-            "because": ref.because,
-        }
+        {name: getattr(ref, name) for name in REF}
+        | {"target": canonical(ref.target) if ref.target else None, "at": micros(ref.at)}
         for ref in map(ref_after, moves)
     ]
     if rows:

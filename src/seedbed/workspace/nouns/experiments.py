@@ -12,7 +12,7 @@ from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.compare import abort, compare
 from seedbed.experiments.evidence_sources import LiveTraffic, PastRuns, expect_used
 from seedbed.experiments.experiment import Experiment
-from seedbed.experiments.forecast import Forecast, forecast
+from seedbed.experiments.forecast import Forecast, Prospect, forecast
 from seedbed.experiments.live import LiveSource, is_live
 from seedbed.experiments.options import DEFAULT, Comparing
 from seedbed.experiments.proof import error_budget
@@ -22,7 +22,6 @@ from seedbed.experiments.proof.error_budget import BudgetTerms
 from seedbed.experiments.proof.evidence_file import export_evidence, head
 from seedbed.experiments.proof.evidence_file import verify_evidence as verify_evidence
 from seedbed.experiments.proof.held_out import expect_unseen
-from seedbed.experiments.registration import Prospect
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.estimate import Estimate, estimate_difference
 from seedbed.experiments.sentinel import Sentinel, play_sentinel, sentinel

@@ -57,6 +57,11 @@ class Judges:
         counts = deciding(self.agreements(name))
         return JudgeTrust(counts, distrust(counts, needed, name=name), needed)
 
+    @staticmethod
+    def size(file: Path) -> int:
+        """How many labels a file has. Raises DatasetError."""
+        return len(labels.read_labels(file))
+
     async def check(
         self, name: str, file: Path, on_event: Callable[[int, int], None] | None = None
     ) -> tuple[JudgeAgreement, list[Json]]:

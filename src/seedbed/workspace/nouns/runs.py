@@ -11,7 +11,10 @@ from typing import Any, TypeVar
 
 from seedbed import plugins
 from seedbed.errors import NotFound, expect_type, shown
+from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.estimate import RunEstimate, estimate
+from seedbed.evaluation.metrics.metric import Metric, Score, blind
+from seedbed.release.assignment import feedback
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS
 from seedbed.runs.doubts import CallInDoubt as CallInDoubt
@@ -27,6 +30,7 @@ from seedbed.stage.stage import Stage
 from seedbed.stage.turns.model_choice import routing_outcomes
 from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Feed, Json, Query, now
+from seedbed.workspace.execution import Execution
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
 
 T = TypeVar("T")
@@ -215,6 +219,19 @@ class Runs:
     def learn(self, run: Run, score: float) -> None:
         """Teach the router how good a run was, from 0 to 1; every model it chose in that run is remembered by it."""
         self._resources.store.append(routing_outcomes(self._resources.store, run, score, self._resources.by))
+
+    async def score(self, run: Run | str, metric: Metric | str, expected: Any = None) -> Score:
+        """Score a recorded run by a metric or a judge. The score is attached to the run, as feedback of that name."""
+        done, chosen = self.get(run), Execution(self._resources).metric(metric)
+        score = await chosen(blind(done), Task(done.id, done.inputs, expected))
+        if score.value is not None:
+            feedback(self._resources.library, done.id, score.value, score.reason, metric=chosen.name)
+        return score
+
+    def scores(self, run: Run | str) -> dict[str, float]:
+        """What was attached to a run, by name: feedback of users, and scores. The newest counts."""
+        said = self._resources.store.facts(Query(kind="feedback", subject=self.find(run)))
+        return {fact.body["metric"]: float(fact.value or 0.0) for fact in said}
 
     # Calls in doubt
 

@@ -9,19 +9,25 @@ from typing import Any
 
 from seedbed.errors import NotFound, SettingsError, expect_type
 from seedbed.evaluation.datasets.dataset import Task
+from seedbed.evaluation.estimate import RunEstimate, estimate
 from seedbed.evaluation.metrics.metric import Metric, better
 from seedbed.evolution.evaluators import RunEvaluator
-from seedbed.evolution.evolve import OnProgress, evolve
+from seedbed.evolution.evolve import OnProgress, SearchProgress, evolve
 from seedbed.evolution.plan import NO_CONFIRMATION, Plan, SearchOptions, plan_search, read_instructions
 from seedbed.evolution.protocols import Optimizer
 from seedbed.evolution.searches import Evolution, PastSearch, find_search, list_searches, recall_search
 from seedbed.evolution.training import Training, TrainingStep, train
 from seedbed.reports.search.report import view_of
 from seedbed.reports.search.view import SearchView
+from seedbed.spending.account import Account
 from seedbed.spending.budget import Budget
-from seedbed.storage.store import Json, digest
+from seedbed.spending.notices import SpendingNotice, reached_level
+from seedbed.storage.store import Json, digest, short
 from seedbed.workspace.execution import Execution, MetricChoice, Tasks, expect_order
 from seedbed.workspace.resources import AnyPlaybook, Resources
+
+NEAR = 80
+"""The per cent of a search's budget at which people are told."""
 
 
 class Searches:
@@ -58,6 +64,15 @@ class Searches:
         others = self._execution.dataset(confirm) if confirm not in (None, NO_CONFIRMATION) else None
         return plan_search(self._resources.playbook(playbook), self._execution.dataset(tasks), options, others)
 
+    def estimate(self, plan: Plan) -> RunEstimate:
+        """What a search will take: as many runs as its budget allows, if each is like those of its start."""
+        own, budget = self._resources, plan.budget
+        one = estimate(plan.start, 1, own.store, own.models.__getitem__)
+        limits = (budget.usd, one.usd), (budget.tokens, one.tokens), (budget.seconds, one.seconds)
+        most = [int(limit / each) for limit, each in limits if limit is not None and each]
+        runs = min([*most, *([budget.runs] if budget.runs is not None else [])], default=1)
+        return estimate(plan.start, runs, own.store, own.models.__getitem__)
+
     async def evolve(
         self,
         playbook: AnyPlaybook,
@@ -81,7 +96,29 @@ class Searches:
         evaluator = RunEvaluator(self._execution.context(parallel), metrics)
         by = options.optimizer if isinstance(options.optimizer, str) else plan.optimizer.identity["optimizer"]
         library = self._resources.library
-        return await evolve(plan, evaluator, library, because=f"tried by {by}", options=stored, on_event=on_event)
+        runner = self._resources.runner
+
+        def watch(progress: SearchProgress) -> None:
+            for name, limit in plan.budget.body().items():
+                if reached_level(progress.account.spent[name], limit) >= NEAR:
+                    self._note_near(plan, name, progress.account)
+            if on_event:
+                on_event(progress)
+
+        try:
+            return await evolve(plan, evaluator, library, because=f"tried by {by}", options=stored, on_event=watch)
+        finally:
+            if runner.tell and (news := await runner.spent.news()):
+                await runner.tell(news)
+
+    def _note_near(self, plan: Plan, name: str, account: Account) -> None:
+        at, spent = self._resources.library.clock(), account.spent[name]
+        message = (
+            f"a search from {short(plan.start.digest)} has used {spent:,.6g} {name} of its budget of {plan.budget}"
+        )
+        details = {"budget": plan.budget.body(), "spent": account.spent, "playbook": plan.start.digest}
+        key = f"search/{plan.start.digest}/{plan.seed}/{plan.budget}/{name}/{at:%Y-%m-%d}"
+        self._resources.spent.note(SpendingNotice(key, "search_budget", message, details, at))
 
     async def resume(
         self, search: str, *, parallel: str | int | None = None, on_event: OnProgress | None = None

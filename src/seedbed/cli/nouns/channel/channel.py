@@ -14,6 +14,7 @@ from seedbed.cli.nouns.channel.watch import NO_GUARDS
 from seedbed.cli.options import Because, CanaryShare, ChannelName, DatasetName, MetricName, RealTools, read_share
 from seedbed.cli.output import Column, line, when
 from seedbed.cli.views import lineage
+from seedbed.cli.views import run as run_views
 from seedbed.cli.views.lineage import show_channel
 from seedbed.release.states import percent
 from seedbed.reports.numbers import counted
@@ -158,7 +159,7 @@ def _gates(target: Json) -> str:
     return ", ".join(each if isinstance(each, str) else next(iter(each)) for each in target["require"]) or "none"
 
 
-@command(app)
+@command(app, dry_run=True)
 def drill(
     call: Invocation,
     channel: ChannelName,
@@ -176,6 +177,10 @@ def drill(
     users: do not drill a channel that has real users. After the last task, the drill starts again with the first.
     """
     with call.open(real_tools=real_tools) as space, progress.counting("users") as watch:
+        if call.dry_run:
+            expected = space.runs.estimate(channel, units)
+            call.show(expected.document(), run_views.estimate_line(expected))
+            return
         result = wait_for(
             space.channels.drill(
                 channel,

@@ -24,7 +24,7 @@ app = typer.Typer()
 STYLES = {"exact": "green", "substituted": "yellow", "live": "cyan", "missed": "bold red"}
 
 
-@command(app)
+@command(app, dry_run=True)
 def replay(
     call: Invocation,
     run: Annotated[str, typer.Argument(metavar="RUN", help="The id, or its first characters.")],
@@ -46,6 +46,10 @@ def replay(
     """
     with call.open() as space:
         then = space.runs.get(run)
+        if call.dry_run:
+            expected = space.runs.estimate(playbook or then.playbook, 0 if mode == "strict" else 1)
+            call.show(expected.document(), views.estimate_line(expected))
+            return
         now, missed = wait_for(space.runs.replay(then, playbook, mode=mode, program=program))
         steps = space.runs.align(then, now)
     outcome, before = ({name: getattr(each, name) for name in ("status", "output", "error")} for each in (now, then))

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from seedbed.files import private
 from seedbed.release.alerts.alert import Alert
 from seedbed.release.alerts.senders.sender import NotDelivered
 from seedbed.settings.alerts import Severity
@@ -35,5 +36,5 @@ class LogSender:
 
 
 def _append(file: Path, line: str) -> None:
-    with file.open("ab", buffering=0) as opened:  # in one write, so that lines of two processes do not mix
+    with open(file, "ab", buffering=0, opener=private) as opened:  # one write: lines of two processes do not mix
         opened.write(line.encode())
