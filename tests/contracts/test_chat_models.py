@@ -157,6 +157,10 @@ class Scripted:
     def has_tool_calling(self) -> bool:
         return False  # it calls what its script says, not what it is offered
 
+    @property
+    def has_structured_output(self) -> bool:
+        return False
+
 
 class TestScriptedChat(Scripted, ChatModelUnitTests):
     @NO_SWITCH

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from agent_samples import DESK, HELP, SCRIPT, calls, killed_and_resumed, refunded, replayed, search, searched, workspace
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatResult
 from langchain_core.tools import BaseTool
 
 from seedbed.errors import BudgetSpent, InDoubt, RunError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
+from seedbed.evaluation.metrics.metric import ExactMatch
+from seedbed.evolution.optimizers.best_of import BestOf
+from seedbed.models.providers.scripted import ScriptedChat
+from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.history import recall, recent
 from seedbed.stage.stage import Stage
@@ -154,3 +160,38 @@ async def test_tools_are_those_of_the_roles_or_all() -> None:
     assert await names({"roles": {"clerk": {"model": "fast", "tools": ["search"]}}}) == ["search"]
     assert await names({"roles": {"clerk": {"model": "fast"}}}) == ["refund", "search"]
     assert await names({"roles": {"clerk": {"model": "fast"}}}, "ref*") == ["refund"]
+
+
+class Attentive(ScriptedChat):
+    """Is polite if it is told to be."""
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        result = super()._generate(messages, *args, **kwargs)
+        if any(message.type == "system" and "politely" in message.text for message in messages):
+            result.generations[0].message.content = f"Please: {result.generations[0].message.content}"
+        return result
+
+
+async def by_its_playbook(task: Mapping[str, Any], stage: Stage) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        prompt = stage.playbook.roles["clerk"].system
+        agent = create_react_agent(stage.model("clerk"), tools=stage.tools(), prompt=prompt)
+    answered = await agent.ainvoke({"messages": [("user", task["question"])]})
+    return str(answered["messages"][-1].content)
+
+
+async def test_a_search_improves_the_instructions_of_an_agent_without_touching_the_world() -> None:
+    space = workspace(models={"fast": {"use": f"{__name__}.Attentive", "args": {"replies": SCRIPT}}})
+    curt = book(by_its_playbook, roles={"clerk": {**DESK["roles"]["clerk"], "system": "Answer."}})
+    polite = with_genes(curt, {"roles.clerk.system": "Answer politely."})
+    questions = [{"question": f"Help: mug {n}"} for n in range(12)]
+    tasks = Dataset(
+        [Task(id=f"t{n}", inputs=each, expected="Please: It would be back.") for n, each in enumerate(questions)]
+    )
+    fresh = Dataset([replace(task, id=f"f{task.id}", inputs={"question": f"Help: cup {task.id}"}) for task in tasks])
+    found = await space.evolve(curt, tasks, metric=ExactMatch(), optimizer=BestOf([polite]))
+    assert found.best == polite.digest
+    assert refunded == []
+    verdict = await space.compare(curt, found.best, on=fresh, metric=ExactMatch())
+    assert (verdict.finding, refunded) == ("superior", [])
