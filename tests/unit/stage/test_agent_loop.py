@@ -89,6 +89,19 @@ async def test_a_strict_replay_offers_the_tools_as_they_were_then() -> None:
         await replayed(space, run, playbook=reworded)
 
 
+async def test_other_instructions_leave_the_calls_of_a_lenient_replay_exact() -> None:
+    space = workspace()
+    run = await space.run(desk(), **HELP)
+    searched.clear()
+    curt = desk(ROLES={"clerk": {**DESK["roles"]["clerk"], "system": "Be curt."}})
+    again = await replayed(space, run, "lenient", curt)
+    assert again.replay is not None
+    assert again.replay["labels"] == {"call": {"exact": 4}, "turn": {"substituted": 3}}
+    assert again.turns[1].messages[0] == ("system", "Be curt.")
+    assert again.turns[1].messages[2][2]["calls"][0]["tool"] == "search"
+    assert (again.output, searched, refunded) == (run.output, [], ["o-17"])
+
+
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_run_killed_at_any_fact_is_resumed_to_the_same_output_or_listed_in_doubt(before: bool) -> None:
     await killed_and_resumed(desk(), before=before)
