@@ -81,7 +81,7 @@ class Turn(TimedEntry):
     completion_tokens: int
     cost_usd: float
     latency_seconds: float
-    finish_reason: str
+    finish_reason: str = ""
     seed: int
     waited_seconds: float = 0.0
     confidence: float | None = None
