@@ -25,6 +25,8 @@ UNSAID: Json = {
     "value": None,
     "native": None,
     "cached_tokens": 0,
+    "started": None,
+    "ended": None,
 }
 """The fields of a turn that are stored only where they say something."""
 

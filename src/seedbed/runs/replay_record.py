@@ -15,7 +15,7 @@ from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import from_compared
 from seedbed.runs.recorder import Details, Recorder
-from seedbed.runs.run import Child, Run, RunStatus
+from seedbed.runs.run import TIMES, Child, Run, RunStatus
 from seedbed.runs.run_start import RunStart, conditions, json_copy
 from seedbed.storage.store import Json, Query, Store, child_id, short
 
@@ -89,9 +89,14 @@ class ReplayRecord(Recorder):
         details: Details | None = None,
     ) -> Json:
         """As in Recorder, but the cassette answers instead of the work. Raises Missed."""
-        if kind == "remark" or (kind == "decision" and not person):
-            return await super().record(kind, name, request, work)
         key, words, time = self._next(kind, name, request)
+        if kind == "remark" or (kind == "decision" and not person):
+            then = self.cassette.find(kind, name, words, time) if self.mode.name == "strict" else None
+
+            async def decide() -> Json:
+                return {**await work(), **(_times(then.body) if then else {})}
+
+            return await super().record(kind, name, request, decide)
         if kind == "reading":
             answer = self._reading(name, words, time)
         elif kind == "routing":  # a live turn chooses its model
@@ -106,7 +111,7 @@ class ReplayRecord(Recorder):
             return await super().record(kind, name, request, work)
 
         async def replay() -> Json:
-            return body
+            return {**body, **_times(body)}
 
         return await super().record(kind, name, request, replay)
 
@@ -218,6 +223,11 @@ def replay_of(store: Store, run: str) -> Json | None:
         replay: Json | None = fact.body.get("replay")
         return replay
     return None
+
+
+def _times(recorded: Json) -> Json:
+    """When a step happened that a recording answers; none where that is not known."""
+    return {name: recorded.get(name) for name in TIMES}
 
 
 def _substitute(entry: CassetteEntry, request: Json, difference: Difference | None, cassette: Cassette) -> Json:

@@ -272,7 +272,7 @@ class Stage:
                 how="real" if used.acts == "really" else used.acts,
             ).body()
 
-        done = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
+        done = Call.from_body(await self.recorder.record("call", tool, arguments, work, risky=risky))
         if used.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
             await work()
         self.recorder.calls.append(done)
@@ -371,7 +371,7 @@ class Stage:
     async def _record_decision(
         self, point: str, request: object, work: Callable[[], Awaitable[Json]], *, person: bool = False
     ) -> Decision:
-        decision = Decision(**await self.recorder.record("decision", point, request, work, person=person))
+        decision = Decision.from_body(await self.recorder.record("decision", point, request, work, person=person))
         self.recorder.decisions.append(decision)
         return decision
 

@@ -10,6 +10,7 @@ from seedbed.runs.cassette import Cassette, Missed, ReplayMode
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
+from seedbed.runs.run import Call
 from seedbed.runs.run_start import RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query
@@ -58,6 +59,22 @@ async def test_what_was_recorded_is_not_done_and_what_was_not_is_missed() -> Non
     assert done == []
     with pytest.raises(Missed, match=r"arguments\.at: found"):
         recorder.check()
+
+
+async def test_what_a_recording_answers_keeps_its_times_and_has_none_if_it_has_none() -> None:
+    store = MemoryStore()
+    tape = await recording(store)
+    (call,) = store.facts(Query(kind="call"))
+    assert {"started", "ended"} <= call.body.keys()
+    recorder = ReplayRecord(Journal(store), START, ReplaySource(tape, ReplayMode.parse("strict")), by="ada")
+    await recorder.start()
+    assert await recorder.record("call", "look", {"at": "it"}, doing("look")) == call.body
+    for entry in tape._entries.values():
+        entry.body.pop("started")
+        entry.body.pop("ended")
+    recorder = ReplayRecord(Journal(store), START, ReplaySource(tape, ReplayMode.parse("strict")), by="ada")
+    await recorder.start()
+    assert Call.from_body(await recorder.record("call", "look", {"at": "it"}, doing("look"))).times == {}
 
 
 async def test_what_a_program_says_of_itself_needs_no_recording() -> None:
