@@ -17,7 +17,7 @@ _PendingFact = tuple[Fact, "asyncio.Future[bool]"]
 _Outcome = bool | Exception
 """Whether a fact counts, or why it could not be stored."""
 
-AT_ONCE = 8
+AT_ONCE = 4
 """How many of those who wait go on in one round of the event loop."""
 
 

@@ -273,9 +273,7 @@ class Recorder:
             key = f"{first}@{next(tries)}"
 
         async def store(run: Run) -> Child:
-            fields = ("status", "output", "error", "tokens", "cost_usd", "unpriced")
-            known = {name: getattr(run, name) for name in fields}
-            child = Child(run=run.id, step=step, **known, started=started, ended=self._clock())
+            child = Child.of(run, step, started, self._clock())
             await self._add("child", key, self.id, child.body(), child.cost_usd)
             self.children.append(child)
             return child

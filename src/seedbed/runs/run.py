@@ -187,6 +187,22 @@ class Child(TimedEntry):
     cost_usd: float
     unpriced: int = 0
 
+    @classmethod
+    def of(cls, run: Run, step: str, started: datetime, ended: datetime) -> Child:
+        """How a run looks from the one that opened it."""
+        return cls(
+            run=run.id,
+            step=step,
+            status=run.status,
+            output=run.output,
+            error=run.error,
+            tokens=run.tokens,
+            cost_usd=run.cost_usd,
+            unpriced=run.unpriced,
+            started=started,
+            ended=ended,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -14,6 +14,7 @@ from seedbed.cli.output import Column, line, money
 from seedbed.evaluation.estimate import RunEstimate
 from seedbed.reports.numbers import counted
 from seedbed.reports.timeline import HEADS, TimelineRow
+from seedbed.runs.drift import Drift
 from seedbed.runs.run import Run
 from seedbed.storage.store import Fact, Json, short
 
@@ -129,3 +130,15 @@ def _bar(row: TimelineRow, whole: float) -> str:
     first = min(first, BAR - 1)
     work = max(last - works, int(works == first))
     return " " * first + "░" * (works - first) + ("─" if row.kind == "child" else "█") * work
+
+
+def drift_lines(drift: Iterable[Drift]) -> list[RenderableType]:
+    """How many live answers of a replay differ from the recorded ones, and where first, a line for each step."""
+    lines: list[RenderableType] = []
+    for each in drift:
+        what = (
+            f"{each.kind} {each.name}: {each.differ:,} of {each.compared:,} live answers differ from the recorded ones"
+        )
+        where = f", first at {each.path}: {each.now}, recorded {each.recorded}" if each.differ else ""
+        lines.append(line(("drift ", "yellow" if each.differ else "dim"), f"{what}{where}"))
+    return lines
