@@ -21,6 +21,7 @@ from seedbed.evolution.optimizers.best_of import BestOf
 from seedbed.models.providers.scripted import ScriptedChat
 from seedbed.playbooks.genes import with_genes
 from seedbed.playbooks.playbook import Playbook
+from seedbed.runs.cassette import Missed
 from seedbed.runs.history import recall, recent
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool
@@ -71,6 +72,17 @@ async def swallowing(task: Mapping[str, Any], stage: Stage) -> str:
         return await graph(task, stage)
     except Exception:  # noqa: BLE001 - as some frameworks do
         return "all is well"
+
+
+async def swallowing_another(task: Mapping[str, Any], stage: Stage) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agent = create_react_agent(stage.model("clerk"), tools=stage.tools(), prompt="You are somebody else.")
+    try:
+        await agent.ainvoke({"messages": [("user", task["question"])]})
+    except Exception:  # noqa: BLE001 - as some frameworks do
+        return "all is well"
+    return "it was answered"
 
 
 async def blocking(task: Mapping[str, Any], stage: Stage) -> Any:
@@ -144,6 +156,13 @@ async def test_what_a_framework_swallows_ends_the_run_all_the_same(fault: str) -
     run = next(recent(space.store, 1))
     assert run.status == ("failed" if fault == "doubt" else "cost_limited")
     assert recall(space.store, run.id).output is None
+
+
+async def test_a_replay_that_misses_an_answer_says_so_even_if_its_framework_swallows_that() -> None:
+    space = workspace()
+    run = await space.run(book(), **HELP)
+    with pytest.raises(Missed, match=r"messages.*You are somebody else"):
+        await replayed(space, run, playbook=book(swallowing_another))
 
 
 async def test_a_blocking_call_on_the_loop_of_the_run_is_refused_with_both_remedies() -> None:
