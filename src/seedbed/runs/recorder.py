@@ -274,8 +274,8 @@ class Recorder:
 
         async def store(run: Run) -> Child:
             fields = ("status", "output", "error", "tokens", "cost_usd", "unpriced")
-            known = {name: getattr(run, name) for name in fields}
-            child = Child(run=run.id, step=step, **known, started=started, ended=self._clock())
+            child = Child(run=run.id, step=step, **{name: getattr(run, name) for name in fields})
+            child = replace(child, started=started, ended=self._clock())
             await self._add("child", key, self.id, child.body(), child.cost_usd)
             self.children.append(child)
             return child
