@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from seedbed.runs.cassette import first_difference
+from seedbed.runs.cassette import Difference, first_difference
 from seedbed.runs.run import Run
 from seedbed.storage.store import Json
 
@@ -14,7 +14,7 @@ COMPARED = {"turn": ("text", "value"), "call": ("result", "error")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
+class AnswerDrift:
     """Of one step or tool: how many live answers were compared with the recorded ones, and how many differ. `path` is
     where the first of them does, with the values there."""
 
@@ -27,12 +27,11 @@ class Drift:
     recorded: str = ""
 
 
-def compare_answers(kind: str, name: str, now: Json, recorded: Json) -> Drift:
+def compare_answers(kind: str, name: str, now: Json, recorded: Json) -> AnswerDrift:
     """One live answer beside the recorded one."""
-    found = first_difference(_answer(kind, now), _answer(kind, recorded))
-    if found is None:
-        return Drift(kind=kind, name=name, compared=1, differ=0)
-    return Drift(kind=kind, name=name, compared=1, differ=1, path=found.path, now=found.now, recorded=found.recorded)
+    difference = first_difference(_answer(kind, now), _answer(kind, recorded))
+    differ, at = int(difference is not None), difference or Difference("", "", "")
+    return AnswerDrift(kind=kind, name=name, compared=1, differ=differ, path=at.path, now=at.now, recorded=at.recorded)
 
 
 def _answer(kind: str, body: Json) -> Json:
@@ -41,9 +40,9 @@ def _answer(kind: str, body: Json) -> Json:
     return answer | ({"calls": calls} if calls else {})
 
 
-def add_up(drifts: Iterable[Drift]) -> list[Drift]:
+def add_up(drifts: Iterable[AnswerDrift]) -> list[AnswerDrift]:
     """One for each step and tool; of several, the first that differs says where."""
-    sums: dict[tuple[str, str], Drift] = {}
+    sums: dict[tuple[str, str], AnswerDrift] = {}
     for each in drifts:
         so_far = sums.get((each.kind, each.name))
         first = so_far if so_far and so_far.differ else each
@@ -52,6 +51,6 @@ def add_up(drifts: Iterable[Drift]) -> list[Drift]:
     return [sums[step] for step in sorted(sums)]
 
 
-def drift_of(run: Run) -> list[Drift]:
+def drift_of(run: Run) -> list[AnswerDrift]:
     """What a replay recorded of it."""
-    return [Drift(**each) for each in (run.replay or {}).get("drift", ())]
+    return [AnswerDrift(**each) for each in (run.replay or {}).get("drift", ())]

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, NamedTuple, Self
 
 from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Missed, ReplayLabel, ReplayMode
-from seedbed.runs.drift import COMPARED, Drift, add_up, compare_answers
+from seedbed.runs.drift import COMPARED, AnswerDrift, add_up, compare_answers
 from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import from_compared
@@ -62,7 +62,7 @@ class ReplayRecord(Recorder):
         self.mode = source.mode
         self.unasked = self.cassette.unasked
         self.labels: dict[str, Counter[ReplayLabel]] = {}
-        self.drift: list[Drift] = []
+        self.drift: list[AnswerDrift] = []
         """How live answers differ from those recorded for the same request."""
         self.misses: list[str] = source.above.misses if source.above else []
         self.child_sources: dict[str, ChildSource] = {}

@@ -109,6 +109,11 @@ def test_steps_of_older_recordings_have_no_rows() -> None:
     assert timeline_section([]) == []
 
 
+def test_what_a_recording_answered_before_the_run_began_has_no_row() -> None:
+    replay = replace(PARALLEL, started=ZERO + timedelta(seconds=1))
+    assert [row.kind for row in timeline(replay)] == ["call"]
+
+
 async def test_the_steps_of_a_run_that_was_opened_stand_below_the_step_that_opened_it() -> None:
     store = MemoryStore()
     clock = iter(ZERO + timedelta(seconds=second) for second in range(99))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seedbed.runs.drift import Drift, add_up, compare_answers
+from seedbed.runs.drift import AnswerDrift, add_up, compare_answers
 
 
 def test_an_answer_differs_where_its_text_its_value_or_a_call_does() -> None:
@@ -26,7 +26,7 @@ def test_a_tool_that_fails_now_differs_by_its_error() -> None:
 
 
 def test_each_step_is_added_up_with_the_place_where_it_differed_first() -> None:
-    def one(name: str, price: int) -> Drift:
+    def one(name: str, price: int) -> AnswerDrift:
         return compare_answers("call", name, {"result": {"price": price}}, {"result": {"price": 1}})
 
     found = add_up([one("look", 1), one("find", 1), one("look", 2), one("look", 3)])

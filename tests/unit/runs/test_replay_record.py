@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seedbed.runs.cassette import Cassette, Missed, ReplayMode
-from seedbed.runs.drift import Drift, drift_of
+from seedbed.runs.drift import AnswerDrift, drift_of
 from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
@@ -162,7 +162,9 @@ async def test_a_live_answer_is_compared_with_that_recorded_for_the_same_request
     for at, price in ((0, 9), (1, 1), (2, 7), (8, 8)):  # exact, the same, another, asked for the first time
         await again.record("call", "look", {"at": at}, looking({"items": [{"price": price}]}))
     found = await again.end("completed")
-    drift = Drift(kind="call", name="look", compared=2, differ=1, path="result.items.0.price", now="7", recorded="2")
+    drift = AnswerDrift(
+        kind="call", name="look", compared=2, differ=1, path="result.items.0.price", now="7", recorded="2"
+    )
     assert drift_of(found) == drift_of(recall(store, again.id)) == [drift]
 
 

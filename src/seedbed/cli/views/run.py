@@ -14,7 +14,7 @@ from seedbed.cli.output import Column, line, money
 from seedbed.evaluation.estimate import RunEstimate
 from seedbed.reports.numbers import counted
 from seedbed.reports.timeline import HEADS, TimelineRow
-from seedbed.runs.drift import Drift
+from seedbed.runs.drift import AnswerDrift
 from seedbed.runs.run import Run
 from seedbed.storage.store import Fact, Json, short
 
@@ -132,7 +132,7 @@ def _bar(row: TimelineRow, whole: float) -> str:
     return " " * first + "░" * (works - first) + ("─" if row.kind == "child" else "█") * work
 
 
-def drift_lines(drift: Iterable[Drift]) -> list[RenderableType]:
+def drift_lines(drift: Iterable[AnswerDrift]) -> list[RenderableType]:
     """How many live answers of a replay differ from the recorded ones, and where first, a line for each step."""
     lines: list[RenderableType] = []
     for each in drift:

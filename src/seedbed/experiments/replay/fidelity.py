@@ -14,7 +14,7 @@ from seedbed.experiments.replay.history import History, PastRun
 from seedbed.experiments.replay.replay import Replayer, expect_paid
 from seedbed.parallel import in_order
 from seedbed.runs.cassette import LABELS, Missed
-from seedbed.runs.drift import Drift, add_up, drift_of
+from seedbed.runs.drift import AnswerDrift, add_up, drift_of
 from seedbed.runs.history import recall
 from seedbed.spending.ledger import Ledger
 from seedbed.stats.adjusted import AdjustedDifference, ppi
@@ -46,7 +46,7 @@ class Fidelity:
     strata: Mapping[str, ReplayAgreement]
     population: Interval
     """The estimated rate in the population from which the runs were drawn."""
-    drift: Sequence[Drift] = ()
+    drift: Sequence[AnswerDrift] = ()
     """How live answers differ from those recorded for the same request, by step and tool."""
 
     def share(self, label: str, kind: str | None = None) -> float:
@@ -64,7 +64,7 @@ async def measure_fidelity(past: History, perform: Replayer, *, ledger: Ledger |
     runner = perform.runner
     playbooks = {name: runner.library.get(name) for name in {each.playbook for each in past.past}}
     labels: dict[str, Counter[str]] = {}
-    drifts: dict[str, list[Drift]] = {}
+    drifts: dict[str, list[AnswerDrift]] = {}
 
     async def one(item: tuple[PastRun, Task]) -> tuple[bool, bool]:
         then, task = item
