@@ -77,5 +77,5 @@ def _answering(name: str, yes: bool, summary: str) -> None:
     command(app, name, dry_run=True)(answer)
 
 
-_answering("yes", True, "Allow the requested action once, exactly as requested.")
+_answering("yes", True, "Allow the action once, exactly as requested.")
 _answering("no", False, "Deny the requested action.")

@@ -52,7 +52,7 @@ def show(
     """Show a playbook's changes, evidence and gate findings, with outputs side by side.
 
     The outputs come from the runs behind the verdict, where the two playbooks differ. Their order does not reveal which
-    is which: each reviewer gets a different order, which stays the same.
+    is which: each reviewer sees an order of their own, which does not change.
     """
     with call.open(dry_run=True) as space:
         page = wait_for(space.reviews.show(channel, playbook, samples=count))

@@ -45,7 +45,9 @@ def verify(
     head: Annotated[
         str,
         typer.Option(
-            "--head", metavar="LINK", help="A link printed earlier by `evidence head`, which must still be there."
+            "--head",
+            metavar="LINK",
+            help="A link printed earlier by `evidence head`, which must still be in the chain.",
         ),
     ] = "",
 ) -> None:
