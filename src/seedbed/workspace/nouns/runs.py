@@ -19,6 +19,7 @@ from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS
 from seedbed.runs.doubts import CallInDoubt as CallInDoubt
 from seedbed.runs.doubts import calls_in_doubt, settle
+from seedbed.runs.drift import AnswerDrift, drift_of
 from seedbed.runs.history import entries_of, recall, recent
 from seedbed.runs.run import Run, RunEvent
 from seedbed.spending.ledger import Ledger
@@ -198,6 +199,10 @@ class Runs:
             self._resources.runner, recorded, chosen, mode, Ledger(within=bounds().ledger)
         )
         return replay
+
+    def drift(self, replay: Run) -> list[AnswerDrift]:
+        """How the live answers of a replay differ from the recorded ones, by step and tool."""
+        return drift_of(replay)
 
     def align(self, recorded: Run, replayed: Run) -> list[ReplayStep]:
         """Steps of a replay, each with the recorded one of the same request, else the next of its kind and name.
