@@ -21,7 +21,7 @@ from seedbed.runs.doubts import CallInDoubt as CallInDoubt
 from seedbed.runs.doubts import calls_in_doubt, settle
 from seedbed.runs.drift import AnswerDrift, drift_of
 from seedbed.runs.history import entries_of, recall, recent
-from seedbed.runs.run import Run, RunEvent
+from seedbed.runs.run import Run, RunEvent, RunLabels
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
@@ -103,7 +103,8 @@ class Runs:
         Set `stage.output` to what the run returned.
         """
         chosen, runner = await off_loop(lambda: (self._resources.playbook(playbook), self._resources.runner))
-        async with runner.recording(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd) as stage:
+        labels = RunLabels(scopes=self._resources.scopes(playbook, None))
+        async with runner.recording(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd, labels=labels) as stage:
             yield stage
 
     def recorded(
