@@ -153,6 +153,11 @@ class Reply:
     """How many tokens of the prompt its provider had in its cache."""
 
     @property
+    def counted(self) -> str:
+        """All that the model wrote, as one text whose tokens can be counted."""
+        return Message("assistant", self.text, self.calls).counted
+
+    @property
     def tokens(self) -> int:
         return self.usage.prompt_tokens + self.usage.completion_tokens + self.uncounted_tokens
 
@@ -193,7 +198,7 @@ async def ask(model: Model, messages: Sequence[Message], sampling: Sampling = AS
                 answer = langchain.message_of(await chat._agenerate(prompt, **options))
             else:
                 answer = await chat.ainvoke(prompt, **options)
-        _expect_short(model, len(str(answer.text)))
+        _expect_short(model, _length(answer))
         return _reply(model, answer, messages, sampling, time.perf_counter() - started)
 
 
@@ -217,10 +222,10 @@ async def stream(
                 took += time.perf_counter() - started
                 if piece is None:
                     break
-                length += len(text := str(piece.text))
+                length += _length(piece)
                 _expect_short(model, length)
                 whole = piece if whole is None else _joined(whole, piece)
-            if text:
+            if text := str(piece.text):
                 yield text
     if whole is None:
         problem = f"model {shown(model.name)} gave no answer: found an empty stream"
@@ -237,6 +242,12 @@ def _joined(whole: AIMessageChunk, piece: AIMessageChunk) -> AIMessageChunk:
         return whole + piece
     except Exception:  # noqa: BLE001 - whatever it is, the answer is paid for
         return type(whole)(content=str(whole.text) + str(piece.text))
+
+
+def _length(answer: AIMessage) -> int:
+    """The characters of an answer or of a piece of it, with those of the calls that it asks for."""
+    asked = getattr(answer, "tool_call_chunks", None) or (*answer.tool_calls, *answer.invalid_tool_calls)
+    return len(str(answer.text)) + sum(len(str(each["args"] or "")) for each in asked)
 
 
 def _expect_short(model: Model, characters: int) -> None:
@@ -310,14 +321,16 @@ def _explained(model: Model) -> Iterator[None]:
 def _reply(model: Model, answer: AIMessage, messages: Sequence[Message], sampling: Sampling, latency: float) -> Reply:
     """The answer with what it took. Whatever a provider says, no answer is lost here."""
     metadata, usage = answer.response_metadata, read_usage(answer.usage_metadata)
-    own = Usage() if model.is_here else _own_count(messages, answer, sampling)
+    calls = _langchain().calls_of(answer)
+    said = whole_text(str(answer.text))
+    written = Message("assistant", said, calls).counted
+    own = Usage() if model.is_here else _own_count(messages, written, sampling)
     usage = usage and usage.at_least(own)
     cost = _cost(model, usage, own, metadata)
     seconds = read_number(metadata.get("latency_seconds"))
-    calls = _langchain().calls_of(answer)
     form = next((each for each in calls if each.tool == ANSWER), None) if sampling.form else None
     calls = () if form else calls
-    text = str(answer.text) if form is None else form.unreadable or json.dumps(form.arguments, ensure_ascii=False)
+    text = said if form is None else form.unreadable or json.dumps(form.arguments, ensure_ascii=False)
     return Reply(
         text=text,
         usage=usage or Usage(),
@@ -333,14 +346,19 @@ def _reply(model: Model, answer: AIMessage, messages: Sequence[Message], samplin
     )
 
 
+def whole_text(text: str) -> str:
+    """A text without halves of characters (lone surrogates), which no store takes."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def _cached_tokens(answer: AIMessage) -> int:
     usage: Mapping[str, Any] = answer.usage_metadata or {}
     return read_count((usage.get("input_token_details") or {}).get("cache_read")) or 0
 
 
-def _own_count(messages: Sequence[Message], answer: AIMessage, sampling: Sampling) -> Usage:
+def _own_count(messages: Sequence[Message], answer: str, sampling: Sampling) -> Usage:
     """Our own count of the texts; of the answer no more than was asked for."""
-    read, written = counted_tokens(*prompt_texts(messages, sampling.beyond)), counted_tokens(str(answer.text))
+    read, written = counted_tokens(*prompt_texts(messages, sampling.beyond)), counted_tokens(answer)
     return Usage(read, written if sampling.max_tokens is None else min(written, sampling.max_tokens))
 
 

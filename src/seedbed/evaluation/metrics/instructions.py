@@ -17,8 +17,8 @@ from typing import Any
 
 from seedbed import plugins
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics.expressions import count, find
 from seedbed.evaluation.metrics.metric import Score, metric, text
+from seedbed.expressions import count, find
 from seedbed.runs.run import Run
 
 Check = Callable[..., bool | None]

@@ -10,10 +10,10 @@ import string
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
+from seedbed import expressions
 from seedbed.evaluation.datasets.dataset import Task
-from seedbed.evaluation.metrics import expressions
 from seedbed.evaluation.metrics.metric import NO_ANSWER, ExactMatch, Score, bare, metric, text
-from seedbed.playbooks.steps.schemas import check_schema, misfits
+from seedbed.playbooks.steps.schemas import check_schema, expect_quick, misfits
 from seedbed.runs.run import Run
 
 exact_match = ExactMatch()
@@ -272,7 +272,7 @@ async def json_schema(run: Run, task: Task, *, schema: Any = None) -> Score:
     if why:
         return Score(0.0, why)
     try:
-        await asyncio.to_thread(_expect_quick, wanted, value)
+        await asyncio.to_thread(expect_quick, wanted, value)
     except (re.error, ValueError) as wrong:
         return Score(None, str(wrong))
     problems = misfits(value, wanted)
@@ -286,26 +286,6 @@ def schema_valid(run: Run, task: Task) -> Score:
         return Score(None, "no step has an output")
     repaired = sum(turn.is_misfit for turn in answers)
     return Score(float(not repaired), f"{repaired} of {len(answers)} answers had another form" if repaired else "")
-
-
-def _expect_quick(schema: Any, value: Any) -> None:
-    """Raise ValueError if a pattern of a schema takes too long on a text of a value."""
-    parts = list(_parts(schema))
-    patterns = {each["pattern"] for each in parts if isinstance(each, dict) and isinstance(each.get("pattern"), str)}
-    for each in parts:
-        patterns |= set(each.get("patternProperties") or ()) if isinstance(each, dict) else set()
-    for pattern in sorted(patterns):
-        for part in _parts(value):
-            for within in part if isinstance(part, dict) else [part]:
-                if isinstance(within, str):
-                    expressions.find(pattern, within)
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    """A JSON value and all values in it."""
-    yield value
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _parts(each)
 
 
 @metric(version=1, needs=("expected",))

@@ -323,7 +323,7 @@ class ModelCall:
                 self._note_overtaken(model, clock() - started, reservation.spent_usd, reservation.spent_tokens)
             raise
         if not (reply.cost_known and reply.tokens):  # then the most it can be counts
-            usd, tokens = self._most(model, reservation, estimated_tokens(reply.text))
+            usd, tokens = self._most(model, reservation, estimated_tokens(reply.counted))
             known = reply.cost_known or model.price(tokens) is not None
             usd, tokens = reply.cost_usd if reply.cost_known else usd, 0 if reply.tokens else tokens
             reply = replace(reply, cost_usd=usd, uncounted_tokens=tokens, cost_known=known)

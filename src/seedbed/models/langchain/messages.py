@@ -15,7 +15,9 @@ from langchain_core.runnables import RunnableBinding, RunnableSequence
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import _configure_hooks, _tracing_v2_is_enabled
 
-from seedbed.models.chat import ANSWER, Message, OutputForm, ToolCall, ToolOffer
+from seedbed.errors import StoreError
+from seedbed.models.chat import ANSWER, Message, OutputForm, ToolCall, ToolOffer, whole_text
+from seedbed.storage.store import canonical
 
 _KINDS: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
 
@@ -45,14 +47,15 @@ def calls_of(answer: AIMessage) -> tuple[ToolCall, ...]:
 
 
 def _call(number: int, call: str | None, name: str | None, args: Any) -> ToolCall:
-    unreadable = ""
-    if not isinstance(args, dict):
-        try:
-            args, unreadable = json.loads(args or "{}"), str(args)
-        except ValueError:
-            args, unreadable = None, str(args)
-    read = isinstance(args, dict)
-    return ToolCall(call or f"call_{number}", name or "", args if read else None, "" if read else unreadable)
+    """One call. Arguments that JSON cannot hold, such as NaN or half of a character, are unreadable too."""
+    try:
+        read = args if isinstance(args, dict) else json.loads(args or "{}")
+        canonical(read)
+    except (ValueError, RecursionError, StoreError):
+        read = None
+    is_read = isinstance(read, dict)
+    unreadable = "" if is_read else whole_text(args) if isinstance(args, str) else "a value that JSON cannot hold"
+    return ToolCall(whole_text(call or f"call_{number}"), whole_text(name or ""), read if is_read else None, unreadable)
 
 
 def native_of(answer: AIMessage, kind: str) -> dict[str, Any] | None:
@@ -61,8 +64,8 @@ def native_of(answer: AIMessage, kind: str) -> dict[str, Any] | None:
     if isinstance(answer.content, str) and not extra:
         return None
     try:
-        native: dict[str, Any] = json.loads(json.dumps({"class": kind, "content": answer.content, "extra": extra}))
-    except (TypeError, ValueError):
+        native: dict[str, Any] = json.loads(canonical({"class": kind, "content": answer.content, "extra": extra}))
+    except StoreError:
         return None
     return native
 

@@ -12,6 +12,9 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
+from pydantic import WithJsonSchema
+
+from seedbed import expressions
 from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks.prompts import fields
 from seedbed.plugins import load
@@ -40,6 +43,15 @@ KEYWORDS = frozenset(
 
 REPAIRS = 2
 
+OUTPUT_SCHEMA = WithJsonSchema({"type": ["object", "string"]})
+"""What an editor accepts: the short form and the path of a class become JSON Schema when a playbook is loaded."""
+
+MOST_SAID = 500
+"""So many characters say what is wrong with a value."""
+
+TRIES = 1_000
+"""So many beginnings of JSON objects in an answer are tried: each takes as long as the answer is."""
+
 
 def check_schema(schema: Mapping[str, Any]) -> None:
     """Raise ValueError for what is no JSON Schema."""
@@ -53,14 +65,49 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 def misfits(value: object, schema: Mapping[str, Any]) -> list[Problem]:
     """Where a value does not fit a schema, in the order of the places."""
     errors = sorted(_validator(canonical(schema)).iter_errors(value), key=lambda each: str(each.json_path))
-    return [Problem(each.json_path, shown(each.instance), each.message) for each in errors]
+    return [Problem(each.json_path, shown(each.instance), _message(each)) for each in errors]
+
+
+def _message(error: Any) -> str:
+    """What is wrong, with no more of the value than is shown: a model chose how long it is."""
+    whole = repr(error.instance)
+    message: str = error.message.replace(whole, shown(error.instance)) if len(whole) > 60 else error.message
+    return message[:MOST_SAID]
 
 
 def misfit(value: object, schema: Mapping[str, Any], path: str) -> str:
-    """The first place where a value does not fit, in words; empty if it fits. `path` is what the value is called."""
-    for each in misfits(value, schema):
-        return f"{path}{each.path[1:]}: found {each.found}; {each.expected}"
+    """The first place where a value does not fit, in words; empty if it fits. `path` is what the value is called.
+
+    A value that cannot be checked does not fit: tools of a server may come with any schema, and models say anything.
+    """
+    try:
+        canonical(value)
+        expect_quick(schema, value)
+        for each in misfits(value, schema):
+            return f"{path}{each.path[1:]}: found {each.found}; {each.expected}"
+    except Exception as wrong:  # noqa: BLE001 - each kind of broken schema raises its own
+        return f"{path}: {str(wrong)[:MOST_SAID]}"
     return ""
+
+
+def expect_quick(schema: Any, value: Any) -> None:
+    """Raise ValueError if a pattern of a schema takes too long on a text of a value."""
+    parts = list(_parts(schema))
+    patterns = {each["pattern"] for each in parts if isinstance(each, Mapping) and isinstance(each.get("pattern"), str)}
+    for each in parts:
+        patterns |= set(each.get("patternProperties") or ()) if isinstance(each, Mapping) else set()
+    for pattern in sorted(patterns):
+        for part in _parts(value):
+            for within in part if isinstance(part, dict) else [part]:
+                if isinstance(within, str):
+                    expressions.find(pattern, within)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """A JSON value and all values in it."""
+    yield value
+    for each in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+        yield from _parts(each)
 
 
 @lru_cache(maxsize=1_000)
@@ -119,7 +166,20 @@ def to_schema(output: Any) -> Json:
     check_schema(schema)
     if schema.get("type") != "object":
         raise ValueError(f"a schema of {shown(schema.get('type', 'anything'))}")
+    _check_references(schema)
     return schema
+
+
+def _check_references(schema: Json) -> None:
+    """Raise ValueError for a reference that leads nowhere, or out of the schema."""
+    resource = import_module("referencing.jsonschema").DRAFT202012.create_resource(schema)
+    resolver = import_module("referencing").Registry().with_resource("", resource).resolver()
+    for part in _parts(schema):
+        if isinstance(part, Mapping) and isinstance(reference := part.get("$ref"), str):
+            try:
+                resolver.lookup(reference)
+            except Exception:  # noqa: BLE001 - it has several kinds of them
+                raise ValueError(f"$ref {shown(reference)}, which leads to nothing in the schema") from None
 
 
 def _schema(value: Any) -> Json:
@@ -138,15 +198,19 @@ def _schema(value: Any) -> Json:
 
 def read_answer(text: str, schema: Mapping[str, Any]) -> tuple[Any, str]:
     """The first JSON object in an answer, and why it does not fit the schema; the reason is empty if it does."""
-    decoder = json.JSONDecoder()
-    for place, character in enumerate(text):
-        if character == "{":
-            try:
-                value, _ = decoder.raw_decode(text, place)
-            except ValueError:
-                continue
-            wrong = misfit(value, schema, "answer")
-            return (None, wrong) if wrong else (value, "")
+    decoder, place = json.JSONDecoder(), -1
+    for _ in range(TRIES):
+        if (place := text.find("{", place + 1)) < 0:
+            break
+        try:
+            value, _ = decoder.raw_decode(text, place)
+        except json.JSONDecodeError as wrong:  # what was read is no object of its own but part of a broken one
+            place = max(place, wrong.pos - 1)
+            continue
+        except (ValueError, RecursionError):  # an integer of thousands of digits, or nested too deeply
+            break
+        problem = misfit(value, schema, "answer")
+        return (None, problem) if problem else (value, "")
     return None, f"answer: found no JSON object in {shown(text, 200)}"
 
 

@@ -40,6 +40,8 @@ async def answer_step(stage: Stage, step: Step, messages: Sequence[Message], *, 
         if turn.calls and not over:
             said += [answer_message(turn), *await _perform(stage, step, turn)]
             rounds.append([{name: each[name] for name in ("tool", "arguments")} for each in turn.calls])
+        elif turn.calls and not turn.text.strip():
+            raise RunError(f"step {step.name}: found calls of tools where it may call none; expected an answer")
         elif form is None or turn.value is not None:
             return turn
         else:
@@ -101,7 +103,7 @@ async def _perform(stage: Stage, step: Step, turn: Turn) -> list[Message]:
             except ActionForbidden as refused:
                 problem = str(refused)
         if problem:
-            results[place] = Message("tool", problem, call=each["id"], failed=True)
+            results[place] = Message("tool", _cut(problem), call=each["id"], failed=True)
     room = asyncio.Semaphore((step.calls or CallLimits()).parallel)
 
     async def perform(*places: int) -> None:

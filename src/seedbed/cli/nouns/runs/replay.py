@@ -14,6 +14,7 @@ from seedbed.cli.options import ProgramPath
 from seedbed.cli.output import BLOCKED, PASS, Column, line
 from seedbed.cli.views import run as views
 from seedbed.reports.numbers import clipped
+from seedbed.runs.drift import drift_of
 from seedbed.storage.store import Json, short
 
 if TYPE_CHECKING:
@@ -65,8 +66,9 @@ def replay(
         "missed": missed,
         "diverges_at": at,
         "steps": [asdict(step) for step in steps],
+        "drift": [asdict(each) for each in drift_of(now)],
     }
-    call.show(body, *_view(body, steps))
+    call.show(body, *_view(body, steps), *views.drift_lines(drift_of(now)))
     raise typer.Exit(BLOCKED if missed else PASS)
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from seedbed.evaluation.metrics.expressions import count, find
+from seedbed.expressions import count, find
 
 
 @pytest.mark.parametrize(
