@@ -41,9 +41,7 @@ ProgramPath = Annotated[
 ]
 RowLimit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Show at most this many.")]
 MetricName = Annotated[str, typer.Option("--metric", metavar="METRIC", help="The metric used to score answers.")]
-RunScores = Annotated[
-    str, typer.Option("--metric", help="The metric whose scores to use; outcome means user feedback.")
-]
+RunScores = Annotated[str, typer.Option("--metric", help="The scores to use; outcome means user feedback.")]
 Parallel = Annotated[
     str | None,
     typer.Option(

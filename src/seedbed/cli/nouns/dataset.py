@@ -85,12 +85,10 @@ class FieldOptions:
             "--source", metavar="FIELD", help="The field that names a task's source, such as a document or a customer."
         ),
     ] = None
-    split: Annotated[str | None, typer.Option("--split", metavar="FIELD", help="The field that names the split.")] = (
-        None
-    )
+    split: Annotated[str | None, typer.Option("--split", metavar="FIELD", help="The field naming the split.")] = None
     rows: Annotated[
         str | None,
-        typer.Option("--rows", metavar="FIELD", help="The field that holds the list of tasks in a JSON document."),
+        typer.Option("--rows", metavar="FIELD", help="The field with the tasks in a JSON document."),
     ] = None
 
 
@@ -99,9 +97,7 @@ def add(
     call: Invocation,
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help="A JSON lines, JSON, CSV, TSV, Parquet or Arrow file, or a folder of splits."
-        ),
+        typer.Argument(metavar="FILE", help="A JSONL, JSON, CSV, TSV, Parquet or Arrow file, or a folder of splits."),
     ],
     name: Annotated[
         str | None, typer.Option("--name", help="The name to store it under. Default: the file name.")
@@ -180,14 +176,10 @@ def check(
         list[str] | None,
         typer.Option("--not-leaked", metavar="ID", help="Record that this task of a stored dataset is not a leak."),
     ] = None,
-    because: Annotated[
-        str, typer.Option("--because", metavar="REASON", help="The reason to record with --not-leaked.")
-    ] = "",
+    because: Annotated[str, typer.Option("--because", metavar="REASON", help="The reason for --not-leaked.")] = "",
     playbook: Annotated[
         str | None,
-        typer.Option(
-            metavar="PLAYBOOK", help="Also look for tasks that appear in this playbook's worked examples or texts."
-        ),
+        typer.Option(metavar="PLAYBOOK", help="Also look for tasks that appear in this playbook."),
     ] = None,
 ) -> None:
     """Look for duplicate tasks, leaks between splits and missing answers. No workspace is needed for files.
@@ -335,9 +327,8 @@ def hold_out(
 ) -> None:
     """Reserve some tasks of a stored dataset for comparisons that can support a release.
 
-    From then on, NAME refers to the remaining tasks and NAME:held-out to the reserved ones. `evaluate`, `evolve` and
-    exploratory comparisons refuse held-out tasks under any name. You can do this once per dataset; the same seed always
-    draws the same tasks.
+    From then on, NAME refers to the other tasks and NAME:held-out to these, which `evaluate`, `evolve` and exploratory
+    comparisons refuse under any name. You can do this once per dataset; the same seed draws the same tasks.
     """
     with call.open() as space:
         held = space.datasets.hold_out(name, share=share, seed=seed)
@@ -377,10 +368,7 @@ def sample(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Store the sample under this name.")] = None,
 ) -> None:
-    """Draw a sample of a dataset and write it to a file (-o) or store it under a name (--name).
-
-    The same seed always draws the same tasks.
-    """
+    """Draw a sample, and write it to a file (-o) or store it (--name). The same seed draws the same tasks."""
     if (file is None) == (name is None):
         raise typer.BadParameter("expected either -o FILE or --name NAME", param_hint="-o, --name")
     ref = None

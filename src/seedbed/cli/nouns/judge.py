@@ -61,8 +61,8 @@ def check(
     """Have a judge score human-labelled answers, and report how well the two agree.
 
     The agreement is stored and decides whether releases can rely on this judge, as long as its model, wording and scale
-    stay the same. If there are several checks, the first one with the most labels counts. A label can include the turns of a
-    dialogue (role, text).
+    stay the same. If there are several checks, the first one with the most labels counts. A label can include the turns
+    of a dialogue (role, text).
 
     Exits with code 1 if the judge is not trusted.
     """

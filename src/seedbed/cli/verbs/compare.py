@@ -92,9 +92,7 @@ class DecisionOptions:
     ] = GoalName.superior
     margin: Annotated[
         float | None,
-        typer.Option(
-            "--margin", metavar="SIZE", help="The largest difference that still counts as no worse, or as equivalent."
-        ),
+        typer.Option("--margin", metavar="SIZE", help="How much worse B may be and still count as no worse."),
     ] = None
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How many times to run each task.")] = 1
     first_replicate: Annotated[
@@ -124,8 +122,7 @@ class DecisionOptions:
         typer.Option(
             "--discordance",
             metavar="SHARE",
-            help="With --plan or --rule sprt: the expected share of tasks that score differently. "
-            "Default with --plan: 0.3.",
+            help="With --plan or --rule sprt: the expected share of unequal scores. Default with --plan: 0.3.",
         ),
     ] = None
 
@@ -157,7 +154,7 @@ class EvidenceOptions:
     ] = None
     replay: Annotated[
         int | None,
-        typer.Option("--replay", min=1, metavar="N", help="Replay N past runs of A instead of running tasks."),
+        typer.Option("--replay", min=1, metavar="N", help="Replay N past runs of A instead."),
     ] = None
     mode: Annotated[
         str,
@@ -202,9 +199,7 @@ class EvidenceOptions:
 class WorkOptions:
     """How the runs are done, and what is written."""
 
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Forecast the tasks, cost and power without spending anything.")
-    ] = False
+    plan: Annotated[bool, typer.Option("--plan", help="Forecast the outcome without spending anything.")] = False
     max_cost: MaxCost = None
     parallel: Parallel = None
     real_tools: RealTools = False
@@ -220,7 +215,7 @@ def compare(
         str | None, typer.Argument(metavar="A", help=f"The current playbook: {PLAYBOOK.lower()}")
     ] = None,
     candidates: Annotated[
-        list[str] | None, typer.Argument(metavar="B", help="The candidate, or several candidates to rank.")
+        list[str] | None, typer.Argument(metavar="B", help="The candidate, or several to rank.")
     ] = None,
     *,
     evidence: EvidenceOptions,

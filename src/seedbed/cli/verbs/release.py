@@ -45,7 +45,7 @@ def release(
 
 @command(rollback_app, dry_run=True)
 def rollback(call: Invocation, channel: ChannelName, because: Because) -> None:
-    """Remove a channel's canary or, if it has none, return to the previously served playbook. No gate can block this."""
+    """Remove a channel's canary or, if it has none, return to the playbook served before. No gate can block this."""
     with call.open() as space:
         ref = wait_for(space.rollback(channel, because=because))
     show_channel(call, ref, "is back at")

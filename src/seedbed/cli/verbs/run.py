@@ -33,7 +33,7 @@ class RunOptions:
         typer.Option(
             "--key",
             metavar="KEY",
-            help="A key that identifies the user on a channel; the same key always gets the same playbook.",
+            help="The user's key on a channel; the same key always gets the same playbook.",
         ),
     ] = None
     resume: Annotated[

@@ -100,9 +100,7 @@ def _moving(name: str, move: Callable[..., Any], verb: str, summary: str) -> Non
     command(app, name, dry_run=True)(moved)
 
 
-_moving(
-    "freeze", Channels.freeze, "stays at", "Block every change to a channel except rollbacks, as an emergency stop."
-)
+_moving("freeze", Channels.freeze, "stays at", "Block every change to a channel except rollbacks in an emergency.")
 _moving("unfreeze", Channels.unfreeze, "is unfrozen at", "Allow changes to a frozen channel again.")
 
 
@@ -214,12 +212,7 @@ def plan(
         ),
     ] = None,
     worse: Annotated[
-        float,
-        typer.Option(
-            "--worse",
-            metavar="TIMES",
-            help="How much worse to assume the canary is: this many times the guard's limit.",
-        ),
+        float, typer.Option("--worse", metavar="TIMES", help="How much worse: this many times the guard's limit.")
     ] = 1.5,
 ) -> None:
     """Show how many canary outcomes each guard needs to catch a worse canary.
