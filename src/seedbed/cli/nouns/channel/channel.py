@@ -100,7 +100,7 @@ def _moving(name: str, move: Callable[..., Any], verb: str, summary: str) -> Non
     command(app, name, dry_run=True)(moved)
 
 
-_moving("freeze", Channels.freeze, "stays at", "Block every change to a channel except rollbacks in an emergency.")
+_moving("freeze", Channels.freeze, "stays at", "In an emergency, block every change to a channel except rollbacks.")
 _moving("unfreeze", Channels.unfreeze, "is unfrozen at", "Allow changes to a frozen channel again.")
 
 
