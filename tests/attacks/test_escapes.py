@@ -247,3 +247,38 @@ async def test_a_tool_that_changes_the_world_and_is_new_stops_a_release() -> Non
         assert refusal
         assert "the new tool shred, which changes the world" in refusal.found
         assert await Review("rules or roles change")(request) is not None
+
+
+DESK: Json = {
+    "roles": {"reader": {"model": "m"}, "clerk": {"model": "m", "tools": ["look", "mail_*"]}},
+    "steps": [
+        {"name": "read", "role": "reader", "prompt": "{n}"},
+        {"name": "act", "role": "clerk", "prompt": "{read}"},
+    ],
+}
+MORE_TOOLS: dict[str, Json] = {
+    "of a role": {"roles": {**DESK["roles"], "reader": {"model": "m", "tools": ["look"]}}},
+    "by a pattern": {"roles": {**DESK["roles"], "clerk": {"model": "m", "tools": ["*"]}}},
+    "of a step": {"steps": [{**DESK["steps"][0], "tools": ["shred"]}, DESK["steps"][1]]},
+    "of a new step": {"steps": [*DESK["steps"], {"name": "more", "role": "reader", "prompt": "x", "tools": ["look"]}]},
+    "by another role": {"steps": [{**DESK["steps"][0], "role": "clerk"}, DESK["steps"][1]]},
+}
+
+
+@pytest.mark.parametrize("how", MORE_TOOLS)
+async def test_nothing_that_evolves_gives_a_model_more_tools(how: str) -> None:
+    start, thief = Playbook.from_document(DESK), Playbook.from_document({**DESK, **MORE_TOOLS[how]})
+    assert [each.path for each in escapes(start, thief)] == ["tools"]
+    library = space().resources.library
+    for each in (start, thief):
+        library.keep(each, because="to be released")
+    refusal = await rules_kept(ReleaseRequest("shop", thief.digest, start.digest, None, library))
+    assert refusal
+    assert "which could not call it" in refusal.found
+
+
+def test_fewer_tools_and_other_steps_with_the_same_tools_may_evolve() -> None:
+    fewer = {"model": "m", "tools": ["look", "mail_read"]}
+    more = {"name": "more", "role": "clerk", "prompt": "{act}", "tools": ["mail_send"]}
+    after = {"roles": {**DESK["roles"], "clerk": fewer}, "steps": [*DESK["steps"], more]}
+    assert escapes(Playbook.from_document(DESK), Playbook.from_document({**DESK, **after})) == []

@@ -398,6 +398,9 @@ async def test_a_channel_and_each_of_its_users_have_quotas_of_their_own() -> Non
     await one.run("production", q="why?")
     with pytest.raises(QuotaSpent, match="channel production: 5 runs within a day"):
         await two.run("production", key="cyd", q="why?")
+    with pytest.raises(QuotaSpent, match="channel production: 5 runs within a day"):
+        async with two.runs.recording("production", q="why?"):
+            raise AssertionError("a recording is a run of the channel too")
     await two.run(plan(), q="why?")  # which is not on the channel
 
 

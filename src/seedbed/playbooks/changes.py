@@ -12,6 +12,7 @@ from seedbed.errors import Problem, shown
 from seedbed.playbooks.genes import edited_characters, flatten, genes
 from seedbed.playbooks.playbook import Parameter, Playbook, as_playbook
 from seedbed.playbooks.rules import locks
+from seedbed.playbooks.rules.patterns import matches
 from seedbed.playbooks.values import is_number
 from seedbed.playbooks.word_diff import changed_parts
 from seedbed.storage.store import short
@@ -69,7 +70,7 @@ def _rounds(playbook: Playbook) -> dict[str, int]:
 
 
 def escapes(before: Playbook, after: Playbook) -> list[Problem]:
-    """What `after` frees itself from that binds `before`: rules, locks, bounds, steps, and the code that it runs.
+    """What `after` frees itself from that binds `before`: rules, locks, bounds, steps, tools, and the code it runs.
 
     Only a person changes these; nothing that evolves may.
     """
@@ -90,7 +91,18 @@ def escapes(before: Playbook, after: Playbook) -> list[Problem]:
     if new := sorted(after.opened - before.opened):
         actual = f"{', '.join(map(short, new))}, which it did not open"
         problems.append(Problem("steps.opens.playbook", actual, "only playbooks that it opened", remedy))
-    return problems
+    return [*problems, *_more_tools(before, after)]
+
+
+def _more_tools(before: Playbook, after: Playbook) -> Iterator[Problem]:
+    """Tools that a step may call and could not before; a new step may call those of its role."""
+    named = {step.name: before.tools_of(step) for step in before.all_steps()}
+    for step in after.all_steps():
+        role = before.roles.get(step.role)
+        known = named.get(step.name, role.tools if role else ())
+        if new := [name for name in after.tools_of(step) if not any(matches(each, name) for each in known)]:
+            actual = f"{', '.join(new)} for the step {step.name}, which could not call it"
+            yield Problem("tools", actual, f"only {', '.join(known) or 'no tools'}", "Only a person may change it.")
 
 
 def _step_names(playbook: Playbook) -> set[str]:

@@ -193,11 +193,12 @@ class Runner:
 
     @asynccontextmanager
     async def recording(
-        self, playbook: Playbook, inputs: Json, seed: int, *, max_cost_usd: float | None = None
+        self, playbook: Playbook, inputs: Json, seed: int, *, max_cost_usd: float | None, labels: RunLabels
     ) -> AsyncIterator[Stage]:
         """A stage for code that is not a program; the block is a run."""
         await self._save(playbook)
-        start, run = self._live_start(playbook, inputs, seed, max_cost_usd), self.new_run([playbook.digest, inputs])
+        run = self.new_run([playbook.digest, inputs])
+        start = self._live_start(playbook, inputs, seed, max_cost_usd, labels)
         recorder = await self._below(record_above(self.store), run, lambda: self._recorder(start, run), complete=True)
         ledger = Ledger(max_cost_usd, within=bounds().ledger)
         async with self._staged(playbook, recorder, ledger, has_program=True) as stage, recording(stage):

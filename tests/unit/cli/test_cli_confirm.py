@@ -16,9 +16,9 @@ from seedbed.storage.store import Fact
 WHY = ("--because", "looked at [b]it[/b]")
 
 
-def ask(run: str, minutes: float = 5) -> str:
+def ask(run: str, minutes: float = 5, order: str = "[red]7[/red]\x1b[2K") -> str:
     """The key of a question that a run puts into the store, to be answered in so many minutes."""
-    question = Questions(run, "b2:p").next("refund", "confirm: refund", {"order": "[red]7[/red]\x1b[2K"})
+    question = Questions(run, "b2:p").next("refund", "confirm: refund", {"order": order})
     at = datetime.now(UTC)
     body = {**question.body(), "until": (at + timedelta(minutes=minutes)).isoformat()}
     with closing(open_store("sqlite:///seedbed.db")) as store:
@@ -51,6 +51,14 @@ def test_an_open_question_is_listed_until_it_is_answered(
     (answered,) = seedbed("confirm", "list", "--all", "--json").json["questions"]
     assert (answered["status"], answered["answered_by"], answered["answer"]) == ("yes", "bob", WHY[1])
     assert seedbed("store", "verify").code == 0
+
+
+def test_the_end_of_a_long_argument_is_shown_in_a_narrow_terminal_too(
+    space: Path, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    ask("run1", order=f"7{' ' * 300}and all others")
+    assert 'and all others"} (confirm: refund)' in " ".join(seedbed("confirm", "list").out.split())
 
 
 def test_the_second_answer_is_told_who_was_quicker(

@@ -8,7 +8,7 @@ import typer
 
 from seedbed.cli.command import Invocation, command
 from seedbed.cli.options import Because
-from seedbed.cli.output import Column, line, when
+from seedbed.cli.output import Column, line, listing, when
 from seedbed.stage.confirmation import QuestionRecord, question_text
 from seedbed.storage.store import Json
 
@@ -20,7 +20,7 @@ Everything = Annotated[bool, typer.Option("--all", help="Include questions that 
 COLUMNS = (
     Column("question", lambda each: line((each["question"][:10], "yellow"))),
     Column("status", lambda each: each["status"], drop=1),
-    Column("what", lambda each: each["what"], flexible=True),
+    Column("action", lambda each: each["action"], flexible=True),
     Column("asked by", lambda each: each["by"], drop=3),
     Column("until", lambda each: when(each["until"]), drop=2),
 )
@@ -32,9 +32,12 @@ def list_questions(call: Invocation, everything: Everything = False) -> None:
     with call.open() as space:
         questions = [(each, status) for each, status in space.runs.questions() if everything or status == "open"]
     documents = [_document(each, status) for each, status in questions]
-    texts = (question_text(record.question) for record, _ in questions)
-    rows = [{**each, "what": text} for each, text in zip(documents, texts, strict=True)]
-    call.list("questions", documents, COLUMNS, "No questions are open.", rows=rows)
+    # In full: a yes is given to all of it, and an argument may be long to hide its end.
+    texts = [
+        line((each.key[:10], "yellow"), f" {question_text(each)}") for each in (one.question for one, _ in questions)
+    ]
+    table = listing(COLUMNS, documents) if documents else line("No questions are open.")
+    call.show({"questions": documents}, table, *texts)
 
 
 def _document(record: QuestionRecord, status: str) -> Json:

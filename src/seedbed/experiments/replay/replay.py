@@ -161,13 +161,9 @@ class Replayer:
     def labels(self, playbook: Playbook, task: Task) -> Mapping[str, Mapping[str, int]]:
         """The labels of the steps in the first replicate of a task, which was performed, by kind of step."""
         labels: dict[str, Counter[str]] = {}
-        _add_labels(labels, self.performed(playbook, task), self.runner.store)
-        return labels
-
-    def performed(self, playbook: Playbook, task: Task) -> Run:
-        """The first replicate of a task, which was performed."""
         run = self.key(playbook, task, seed_of(task, 0)).id
-        return self._cache.get(run) or recall(self.runner.store, run)
+        _add_labels(labels, self._cache.get(run) or recall(self.runner.store, run), self.runner.store)
+        return labels
 
     def key(self, playbook: Playbook, task: Task, seed: int) -> ReplayKey:
         """The key of the replay of a task, with the seed that a live run would have. Raises NotFound."""

@@ -19,8 +19,9 @@ from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS
 from seedbed.runs.doubts import CallInDoubt as CallInDoubt
 from seedbed.runs.doubts import calls_in_doubt, settle
+from seedbed.runs.drift import AnswerDrift, drift_of
 from seedbed.runs.history import entries_of, recall, recent
-from seedbed.runs.run import Run, RunEvent
+from seedbed.runs.run import Run, RunEvent, RunLabels
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.bounds import bounds
 from seedbed.stage.confirmation import QuestionRecord, answer, find, questions
@@ -102,7 +103,8 @@ class Runs:
         Set `stage.output` to what the run returned.
         """
         chosen, runner = await off_loop(lambda: (self._resources.playbook(playbook), self._resources.runner))
-        async with runner.recording(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd) as stage:
+        labels = RunLabels(scopes=self._resources.scopes(playbook, None))
+        async with runner.recording(chosen, inputs, new_seed(seed), max_cost_usd=max_cost_usd, labels=labels) as stage:
             yield stage
 
     def recorded(
@@ -198,6 +200,10 @@ class Runs:
             self._resources.runner, recorded, chosen, mode, Ledger(within=bounds().ledger)
         )
         return replay
+
+    def drift(self, replay: Run) -> list[AnswerDrift]:
+        """How the live answers of a replay differ from the recorded ones, by step and tool."""
+        return drift_of(replay)
 
     def align(self, recorded: Run, replayed: Run) -> list[ReplayStep]:
         """Steps of a replay, each with the recorded one of the same request, else the next of its kind and name.
