@@ -26,7 +26,9 @@ def test_run_keeps_its_promise_and_records_what_it_prints(space: Path, seedbed: 
     assert keeps_promise(done.json, "run")
     assert done.json["inputs"] == {"text": "I [b]love[/b] 日本 = it"}
     assert done.json["cost_usd"] > 0
-    assert seedbed("runs", "show", done.json["run"], "--json").json == done.json
+    shown = seedbed("runs", "show", done.json["run"], "--json").json
+    assert [row["name"] for row in shown.pop("timeline")] == ["label"]
+    assert shown == done.json
 
 
 def test_a_run_with_a_changed_gene_grows_from_what_was_changed(kept: str, seedbed: Seedbed) -> None:
