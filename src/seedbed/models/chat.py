@@ -246,8 +246,8 @@ def _joined(whole: AIMessageChunk, piece: AIMessageChunk) -> AIMessageChunk:
 
 def _length(answer: AIMessage) -> int:
     """The characters of an answer or of a piece of it, with those of the calls that it asks for."""
-    asked = getattr(answer, "tool_call_chunks", None) or (*answer.tool_calls, *answer.invalid_tool_calls)
-    return len(str(answer.text)) + sum(len(str(each["args"] or "")) for each in asked)
+    calls = getattr(answer, "tool_call_chunks", None) or (*answer.tool_calls, *answer.invalid_tool_calls)
+    return len(str(answer.text)) + sum(len(str(each["args"] or "")) for each in calls)
 
 
 def _expect_short(model: Model, characters: int) -> None:
