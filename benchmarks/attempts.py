@@ -346,7 +346,7 @@ def print_agreement(sequences: int, seed: int) -> None:
     from seedbed.stats.sequential.betting import Betting
     from seedbed.stats.sequential.exact import ExactMcNemar
     from seedbed.stats.sequential.gsprt import Gsprt, Sprt
-    from seedbed.stats.sequential.rule import StoppingRule
+    from seedbed.stats.sequential.stopping_rule import StoppingRule
 
     rng, agreed = np.random.default_rng([seed, 1_000]), [0] * 5
     for number in range(sequences):

@@ -35,7 +35,7 @@ from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.evaluation.intervals import mean_gain, mean_score
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.experiment import Design, Experiment, RuleChoice
-from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.sequential_test import SequentialTest
 from seedbed.experiments.verdict import Verdict
 from seedbed.stats.agreement import cohen_interval
 from seedbed.stats.estimates import Interval, after_stopping, least_after_stopping
@@ -292,7 +292,8 @@ def agreement(runs: int) -> Iterator[Row]:
             held = 0
             for cells, count in zip(tables, times.tolist(), strict=True):
                 people, judge = (each.tolist() for each in np.divmod(np.repeat(np.arange(values**2), cells), values))
-                shown = cohen_interval(people, judge, weights=None if values == 2 else "quadratic")
+                scale = sorted({0, values - 1, *people, *judge})
+                shown = cohen_interval(people, judge, weights=None if values == 2 else "quadratic", labels=scale)
                 held += count * covers(shown.low, shown.high, truth, -1.0)
             setting = [f"{values} values", f"shares {first:g}", f"agree {agree:g}{', near' if near else ''}"]
             yield [*setting, f"kappa {truth:.2f}", f"{n} labels"], held / len(drawn)

@@ -56,6 +56,7 @@ from seedbed.runs import worker_presence
 from seedbed.runs.claims import idempotency_key
 from seedbed.runs.doubts import calls_in_doubt, settle
 from seedbed.runs.history import recall
+from seedbed.runs.run import RunLabels
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool
@@ -219,7 +220,7 @@ async def _perform(space: Workspace, run: str, how: str) -> int:
             if how == "begin":
                 space.playbooks.keep(ONE, because="to open")
                 how = "resume"
-                await runner.perform(BOOK, {}, 1, run=run)
+                await runner.perform(BOOK, {}, 1, run=RunLabels(run))
             else:
                 await runner.resume(run)
         except NotFound:

@@ -27,7 +27,7 @@ from seedbed.stats.monitors import SampleRatio
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.stats.sequential.gsprt import Gsprt, Sprt
-from seedbed.stats.sequential.rule import Ends, StoppingRule
+from seedbed.stats.sequential.stopping_rule import Ends, StoppingRule
 
 Rows = NDArray[np.float64]
 ALPHA, EFFECT, DISCORDANCE = 0.05, 0.10, 0.3

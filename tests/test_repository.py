@@ -20,7 +20,7 @@ SOURCES = sorted((ROOT / "src/seedbed").rglob("*.py"))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 SHAPE = importlib.import_module("shape").read_source(ROOT)
 PLUG_INS = {"evaluation.metrics.instructions", "evaluation.metrics.metric", "models.cards", "release.gates.registry"}
-PLUG_INS |= {"stage.tools", "stats.sequential.rule"}
+PLUG_INS |= {"stage.frameworks", "stage.tools", "stats.sequential.stopping_rule"}
 """Modules that call what somebody else wrote, whose parameters are known at run time only."""
 HEAVY = {"sqlalchemy", "numpy", "scipy", "langchain_core", "pydantic", "rich", "typer", "yaml", "httpx", "psycopg"}
 

@@ -47,7 +47,7 @@ def redacted(value: Any) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {redact(key): redacted(item) for key, item in value.items()}
+        return {redact(key) if isinstance(key, str) else key: redacted(item) for key, item in value.items()}
     return [redacted(item) for item in value] if isinstance(value, list | tuple) else value
 
 

@@ -20,7 +20,7 @@ from seedbed.experiments.proof.certificate import verify
 from seedbed.experiments.slices import SliceProgress
 from seedbed.reports.experiment.view import status_line
 from seedbed.settings import Settings
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Store

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -13,6 +15,9 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 
 from model_server import Answer, ModelServer, Request, serving
+from seedbed.models.cards import Registry
+from seedbed.models.chat import Sampling, ask
+from seedbed.models.langchain.staged import StagedChat
 from seedbed.models.providers.embedded import EmbeddedChat
 from seedbed.models.providers.openai import OpenAIChat
 from seedbed.models.providers.scripted import ScriptedChat
@@ -88,6 +93,49 @@ class TestOpenAIChatAnswers(Endpoint, ChatModelIntegrationTests):
         return "m-2"
 
 
+@pytest.fixture(scope="module")
+def other_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """The event loop of a run, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+class TestStagedChatAnswers(Endpoint, ChatModelIntegrationTests):
+    """A role of a run, whose model is an OpenAI-compatible endpoint."""
+
+    loop: ClassVar[Any] = None
+
+    @pytest.fixture(autouse=True)
+    def _on(self, other_loop: asyncio.AbstractEventLoop) -> None:
+        type(self).loop = other_loop
+
+    @property
+    def chat_model_class(self) -> type[BaseChatModel]:
+        return StagedChat
+
+    @property
+    def chat_model_params(self) -> dict[str, Any]:
+        model = Registry({"m": {"use": "openai", "args": {"model": "m-1", "base_url": self.url}}})["m"]
+
+        async def ask_role(role: str, messages: Any, sampling: Sampling) -> Any:
+            return await ask(model, messages, sampling)
+
+        return {"role": "clerk", "ask": ask_role, "loop": self.loop}
+
+    @property
+    def standard_chat_model_params(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def supports_model_override(self) -> bool:
+        return False
+
+
 class Scripted:
     @property
     def chat_model_class(self) -> type[BaseChatModel]:
@@ -108,6 +156,10 @@ class Scripted:
     @property
     def has_tool_calling(self) -> bool:
         return False  # it calls what its script says, not what it is offered
+
+    @property
+    def has_structured_output(self) -> bool:
+        return False
 
 
 class TestScriptedChat(Scripted, ChatModelUnitTests):

@@ -11,11 +11,11 @@ from seedbed.storage import open_store
 from seedbed.workspace import Workspace
 
 TURNS, DIALOGUES, ANSWER = 50, 10, "x" * 300
-MOST_BYTES = 12_000_000 / 200
+MOST_BYTES = 70_000
 """For each dialogue, in the files of the store."""
 
 
-async def test_a_dialogue_of_fifty_turns_is_stored_in_sixty_kilobytes(tmp_path: Path) -> None:
+async def test_a_dialogue_of_fifty_turns_is_stored_in_seventy_kilobytes(tmp_path: Path) -> None:
     names = [f"s{number}" for number in range(TURNS)]
     steps = [
         {"name": name, "role": "ab"[number % 2], "prompt": "go on {q}", "sees": names[:number]}

@@ -47,7 +47,7 @@ contract = StoreContract()
 PROMISES: dict[str, tuple[type[MemoryStore], Any]] = {
     "a key is added once": (
         Repeating,
-        lambda store: contract.test_a_key_already_known_is_not_added_twice(store, lambda: store),
+        lambda store: contract.test_a_key_is_not_added_twice_nor_a_fact_that_gives_way(store, lambda: store),
     ),
     "all or none": (HalfWay, lambda store: contract.test_nothing_is_added_if_the_facts_fail_to_arrive(store)),
     "compare and swap": (

@@ -15,7 +15,7 @@ from seedbed.cli.output import money
 from seedbed.evaluation.cells import Cell
 from seedbed.experiments.slices import SliceProgress
 from seedbed.reports.experiment.view import status_line
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 
 
 def _bar(*columns: str) -> Progress:

@@ -24,7 +24,7 @@ from seedbed.playbooks.playbook import Playbook
 from seedbed.spending.budget import Budget
 from seedbed.spending.ledger import Ledger
 from seedbed.stats.sequential.betting import Betting
-from seedbed.stats.sequential.rule import Conclusion
+from seedbed.stats.sequential.stopping_rule import Conclusion
 from seedbed.storage.store import Fact, Json, Query, Ref
 
 PROBATION = 200

@@ -28,12 +28,12 @@ from seedbed.experiments.proof.slicing import decide_slices
 from seedbed.experiments.registration import Registered, Registration
 from seedbed.experiments.replay.coverage import ReplayedRuns, replay_past_runs
 from seedbed.experiments.replay.replay import STRICT
-from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.sequential_test import SequentialTest
 from seedbed.experiments.verdict import FEW_CANDIDATES, Verdict, rank, record_verdict, register
 from seedbed.playbooks.library import Library
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import ReplayMode
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 from seedbed.storage.store import Digest, Json, Store, digest, short
 
 AnswerWatcher = Callable[[Answer], None]

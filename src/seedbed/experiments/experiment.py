@@ -19,7 +19,7 @@ from seedbed.stats.sequential import RULES, rule_from_state
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.stats.sequential.gsprt import Gsprt
-from seedbed.stats.sequential.rule import StoppingRule
+from seedbed.stats.sequential.stopping_rule import StoppingRule
 from seedbed.storage.store import Digest, Json, canonical, digest, short
 
 Unit = tuple[Task, ...]

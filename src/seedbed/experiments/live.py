@@ -24,11 +24,11 @@ from seedbed.evaluation.cells import Cell
 from seedbed.evaluation.datasets.dataset import Dataset
 from seedbed.experiments.evidence import facts_by_key, line_of
 from seedbed.experiments.experiment import EDITION, Design, Experiment
-from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.sequential_test import SequentialTest
 from seedbed.experiments.verdict import Verdict, record_verdict, register
 from seedbed.stats.monitors import CONCENTRATIONS, LOOK_ERROR, OLD_CONCENTRATIONS, SampleRatio
 from seedbed.stats.sequential.betting import Betting
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, digest, short
 
 HOW = {"unit": "key", "order": "arrival", "outcome": "the first feedback on a unit's first exposure"}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from seedbed.errors import NotFound, Problem, SettingsError, StoreDamaged, shown
 from seedbed.experiments.experiment import Unit
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 from seedbed.stats.slices import SliceFinding
 from seedbed.storage.store import Digest, Json, Query, Store, short
 

@@ -31,7 +31,7 @@ from seedbed.playbooks import checking, loading
 from seedbed.playbooks.conditions import Condition, StopRule, Until
 from seedbed.playbooks.prompts import placeholders
 from seedbed.playbooks.rules import ArgumentTest, Permission, Rules, Taken, rule_text
-from seedbed.playbooks.steps.schemas import REPAIRS, expand_outputs
+from seedbed.playbooks.steps.schemas import OUTPUT_SCHEMA, REPAIRS, expand_outputs
 from seedbed.playbooks.steps.tool_use import CallLimits, ToolText
 from seedbed.playbooks.values import Frozen, Number, ReadOnly, StepName, freeze, thaw, tidy
 from seedbed.storage.store import Digest, Json, digest, short
@@ -97,7 +97,7 @@ class Step(Frozen):
     opens: Opens | None = None
     tools: tuple[Text, ...] | None = None
     calls: CallLimits | None = None
-    output: Annotated[dict[str, Any], AfterValidator(freeze)] | None = None
+    output: Annotated[dict[str, Any], AfterValidator(freeze), OUTPUT_SCHEMA] | None = None
     repair: Annotated[int, Field(ge=0, le=10)] = REPAIRS
     needs: tuple[ItemName, ...] = ()
     prefer: Text | None = None

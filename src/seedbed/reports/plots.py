@@ -46,7 +46,7 @@ def forest(
     def x(value: float) -> float:
         return left + (min(max(value, low), high) - low) / (high - low) * (right - left)
 
-    marks = [f'<g class="grid">{"".join(_tick(x(at), bottom, at) for at in ticks(low, high))}</g>']
+    marks = [f'<g class="grid">{"".join(tick(x(at), bottom, at) for at in ticks(low, high))}</g>']
     if line is not None:
         marks.append(f'<line class="mark" x1="{x(line):.1f}" x2="{x(line):.1f}" y1="0" y2="{bottom}"/>')
     words = []
@@ -137,7 +137,8 @@ def ticks(low: float, high: float) -> list[float]:
     return [low + step * place for place in range(round((high - low) / step) + 1)]
 
 
-def _tick(x: float, bottom: float, value: float) -> str:
+def tick(x: float, bottom: float, value: float) -> str:
+    """A line down a figure, with its value below it."""
     line = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}"/>'
     return line + label(x, bottom + 12, f"{value:.4g}", "tick")
 

@@ -13,6 +13,7 @@ from seedbed.reports import formats, markdown, pdf
 from seedbed.reports.numbers import TableRow, counted
 from seedbed.reports.page import Badge, Fold, PagePart, PageTable, Prose, ReportPage, Tile, Verbatim, section
 from seedbed.reports.pdf import PdfReport
+from seedbed.reports.timeline import TimelineRow, timeline, timeline_section
 from seedbed.runs.run import Child, Failure, Run, Turn
 from seedbed.storage.store import Json, Query, Store, canonical, short
 
@@ -36,11 +37,13 @@ LONGEST_IN_CELL = 16
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run, how its models were chosen where the playbook names none, and the name of its playbook if it has one."""
+    """A run, how its models were chosen where the playbook names none, the name of its playbook if it has one, and when
+    its steps happened."""
 
     run: Run
     routing: Sequence[Json] = ()
     playbook: str = ""
+    timeline: Sequence[TimelineRow] = ()
 
     @property
     def title(self) -> str:
@@ -56,12 +59,12 @@ class RunView:
 def export(run: Run, to: str | Path, *, store: Store | None = None) -> str | bytes | Path:
     """A run as json, md, html or pdf, or in a file that ends so. Its store knows how its models were chosen, and the
     name of its playbook."""
-    view = RunView(run) if store is None else view_of(store, run)
+    view = RunView(run, timeline=timeline(run)) if store is None else view_of(store, run)
     return formats.export(view, {"json": to_json, "md": to_markdown, "html": to_html, "pdf": _pdf}, to)
 
 
 def view_of(store: Store, run: Run) -> RunView:
-    return RunView(run, routings(store, run.id), names_of(store).get(run.playbook, ""))
+    return RunView(run, routings(store, run.id), names_of(store).get(run.playbook, ""), timeline(run, store))
 
 
 def routings(store: Store, run: str) -> list[Json]:
@@ -71,9 +74,12 @@ def routings(store: Store, run: str) -> list[Json]:
 
 def to_document(view: RunView) -> Json:
     """A whole run as JSON can hold it."""
-    run, turns = view.run, [turn.body() for turn in view.run.turns]
-    more: Json = {"turns": turns, "started": run.started.isoformat(), "routing": list(view.routing)}
-    more["converged_at"] = run.converged_at
+    run = view.run
+    more: Json = {
+        name: [asdict(each) | each.times for each in getattr(run, name)] for name in ("calls", "decisions", "children")
+    }
+    more |= {"turns": [turn.body() for turn in run.turns], "started": run.started.isoformat()}
+    more |= {"routing": list(view.routing), "converged_at": run.converged_at}
     return {**asdict(replace(run, turns=())), **more}
 
 
@@ -94,6 +100,7 @@ def page_of(view: RunView) -> ReportPage:
         parts=[
             *section("Outcome", Verbatim(outcome(run) or "nothing")),
             *section("Task", *_task(run)),
+            *timeline_section(view.timeline),
             *(part for turn in run.turns for part in _turn(turn)),
             *_table("Tools", CALLS, calls(run)),
             *_table("Decisions", DECISIONS, decisions(run)),

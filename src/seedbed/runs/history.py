@@ -19,6 +19,9 @@ ENTRIES = ("turn", "failure", "routing", "call", "decision", "child", "reading",
 """The facts of a run: answers, turns that were paid for and failed, choices of models, uses of tools, decisions, runs
 it opened, readings of the clock and of chance, log lines."""
 
+TIMED = ("turn", "call", "decision")
+"""The facts that say when their work began and ended; those of child runs do so too."""
+
 OF_A_RUN = ("turn", "failure", "decision", "child")
 """The facts that a `Run` has, apart from its calls."""
 
@@ -39,7 +42,7 @@ def recall(store: Store, run: str) -> Run:
     start, ends = start_of(store, run), ends_of(store, run)
     entries = {kind: [fact.body for fact in entries_of(store, run, kind)] for kind in OF_A_RUN}
     turns = tuple(map(Turn.from_body, entries["turn"]))
-    children = tuple({body["run"]: Child(**body) for body in entries["child"]}.values())  # as they last ended
+    children = tuple({body["run"]: Child.from_body(body) for body in entries["child"]}.values())  # as they last ended
     failures = tuple(Failure(**body) for body in entries["failure"])
     return _read_run(
         ends[-1] if ends else start,
@@ -50,7 +53,7 @@ def recall(store: Store, run: str) -> Run:
         cost_usd=total_cost_usd(turns, failures, children),
         unpriced=total_unpriced(turns, failures, children),
         calls=_last_tries(store, run),
-        decisions=tuple(Decision(**body) for body in entries["decision"]),
+        decisions=tuple(Decision.from_body(body) for body in entries["decision"]),
     )
 
 
@@ -75,7 +78,7 @@ def recent(store: Store, limit: int, playbook: Digest | None = None, *, children
 def _last_tries(store: Store, run: str) -> tuple[Call, ...]:
     """The calls of a run: a reading one that failed and was repeated as it last ended."""
     facts = store.facts(Query(kind="call", subject=run))
-    return tuple({request_of(fact.key): Call(**fact.body) for fact in facts}.values())
+    return tuple({request_of(fact.key): Call.from_body(fact.body) for fact in facts}.values())
 
 
 def request_of(key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -16,7 +17,7 @@ _PendingFact = tuple[Fact, "asyncio.Future[bool]"]
 _Outcome = bool | Exception
 """Whether a fact counts, or why it could not be stored."""
 
-AT_ONCE = 8
+AT_ONCE = 4
 """How many of those who wait go on in one round of the event loop."""
 
 
@@ -33,6 +34,8 @@ class Journal:
         self.worker = new_worker()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: list[_PendingFact] = []
+        self._stored: deque[tuple[asyncio.Future[bool], _Outcome]] = deque()
+        """Those who may go on, and with what."""
         self._writing: Future[list[_Outcome]] = Future()
         self._writing.set_result([])
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="seedbed-journal")
@@ -42,6 +45,7 @@ class Journal:
         done: asyncio.Future[bool] = loop.create_future()
         if loop is not self._loop:  # what another loop left behind, it can no longer wait for
             self._loop, self._pending, busy = loop, [], False
+            self._stored.clear()
         else:
             busy = bool(self._pending) or not self._writing.done()
         if not busy:
@@ -72,16 +76,23 @@ class Journal:
     def _settle(
         self, loop: asyncio.AbstractEventLoop, batch: Sequence[_PendingFact], outcomes: Sequence[_Outcome]
     ) -> None:
-        """Let those go on who wait: a few in each round of the loop, so that it never stands still for long."""
-        for (_, done), outcome in zip(batch[:AT_ONCE], outcomes, strict=False):
+        idle = not self._stored
+        self._stored.extend((done, outcome) for (_, done), outcome in zip(batch, outcomes, strict=True))
+        if self._pending and self._writing.done():
+            self._write_pending(loop)
+        if idle:
+            self._let_go_on(loop)
+
+    def _let_go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let a few of those go on who wait, in each round of the loop, so that it never stands still for long."""
+        for _ in range(min(AT_ONCE, len(self._stored))):
+            done, outcome = self._stored.popleft()
             if isinstance(outcome, Exception):
                 done.set_exception(outcome)
             else:
                 done.set_result(outcome)
-        if len(batch) > AT_ONCE:
-            loop.call_soon(self._settle, loop, batch[AT_ONCE:], outcomes[AT_ONCE:])
-        if self._pending and self._writing.done():
-            self._write_pending(loop)
+        if self._stored:
+            loop.call_soon(self._let_go_on, loop)
 
     def _write(self, facts: Sequence[Fact]) -> list[_Outcome]:
         try:

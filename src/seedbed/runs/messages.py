@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, overload
 
 from seedbed.errors import StoreDamaged
-from seedbed.storage.store import Fact, Json, canonical
+from seedbed.storage.store import Fact, Json, canonical, from_micros, micros
 
 SpeakerText = tuple[str, str] | tuple[str, str, Json]
 """A speaker and a text. What a message is beside its text comes third: the `calls` of tools that an assistant asks for,
@@ -25,6 +26,9 @@ UNSAID: Json = {
     "value": None,
     "native": None,
     "cached_tokens": 0,
+    "finish_reason": "",
+    "started": None,
+    "ended": None,
 }
 """The fields of a turn that are stored only where they say something."""
 
@@ -98,7 +102,7 @@ class MessageHistory:
     A turn's fact has `after: [turn, n]` if it goes on from the first n messages of an earlier turn, where the answer
     counts as the message after the last; its `messages` are then only those that follow. A message that ends with the
     answer of an earlier turn is stored as [speaker, what comes before the answer, turn], where "" is the turn it goes
-    on from.
+    on from. `ran` is when it ended, in microseconds since 1970, and how long it took.
     """
 
     def __init__(self) -> None:
@@ -129,6 +133,9 @@ class MessageHistory:
                 break
             node = known
         stored = {name: value for name, value in body.items() if name not in UNSAID or value != UNSAID[name]}
+        if body.get("started") and body.get("ended"):
+            started, ended = (micros(datetime.fromisoformat(stored.pop(name))) for name in ("started", "ended"))
+            stored["ran"] = [ended, ended - started]
         after = node.turn if node else ""
         if node:
             stored["after"] = [after, node.place]
@@ -144,6 +151,8 @@ class MessageHistory:
     def expand(self, stored: Json) -> Json:
         """The whole body of a stored turn whose predecessors were added. Raises StoreDamaged."""
         body = {**UNSAID, **stored}
+        if ran := body.pop("ran", None):
+            body |= {"started": from_micros(ran[0] - ran[1]).isoformat(), "ended": from_micros(ran[0]).isoformat()}
         after, shared = body.pop("after", ("", 0))
         node = self._answer(after) if shared else None
         while node and node.place > shared:

@@ -19,6 +19,7 @@ from seedbed.redaction import REDACTED, redact, redacted
 from seedbed.runs.claims import ENDING, Claims, announced_calls, claims_of
 from seedbed.runs.history import (
     ENTRIES,
+    TIMED,
     ends_of,
     paid_by_family,
     recall,
@@ -208,8 +209,10 @@ class Recorder:
             return body
         if key in self._known:
             return self._known[key]
-        began = time.perf_counter()
+        started, began = self._clock(), time.perf_counter()
         body = await (self.claims.once(key, name, json_copy(request), work) if risky else work())
+        if kind in TIMED:
+            body = {"started": started.isoformat(), "ended": self._clock().isoformat(), **body}
         seconds = body.get("latency_seconds", time.perf_counter() - began)
         with self.claims.storing(key, name) if risky else nullcontext():
             stored = self._history.shorten(body) if kind == "turn" else (body := json_copy(body))
@@ -270,16 +273,15 @@ class Recorder:
             key = f"{first}@{next(tries)}"
 
         async def store(run: Run) -> Child:
-            fields = ("status", "output", "error", "tokens", "cost_usd", "unpriced")
-            child = Child(run=run.id, step=step, **{name: getattr(run, name) for name in fields})
+            child = Child.of(run, step, started, self._clock())
             await self._add("child", key, self.id, child.body(), child.cost_usd)
             self.children.append(child)
             return child
 
         if key in self._known:
-            self.children.append(Child(**self._known[key]))
+            self.children.append(Child.from_body(self._known[key]))
             return self.children[-1]
-        run = child_id(self.id, first)
+        run, started = child_id(self.id, first), self._clock()
         try:
             done = await work(run)
         except Exception as error:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from itertools import count
 from typing import Any, NamedTuple, Self
 
 from seedbed.runs.cassette import MISSED, Cassette, CassetteEntry, Difference, Missed, ReplayLabel, ReplayMode
+from seedbed.runs.drift import COMPARED, AnswerDrift, add_up, compare_answers
 from seedbed.runs.history import start_of
 from seedbed.runs.journal import Journal
 from seedbed.runs.messages import from_compared
 from seedbed.runs.recorder import Details, Recorder
-from seedbed.runs.run import Child, Run, RunStatus
+from seedbed.runs.run import TIMES, Child, Run, RunStatus
 from seedbed.runs.run_start import RunStart, conditions, json_copy
 from seedbed.storage.store import Json, Query, Store, child_id, short
 
@@ -61,6 +62,8 @@ class ReplayRecord(Recorder):
         self.mode = source.mode
         self.unasked = self.cassette.unasked
         self.labels: dict[str, Counter[ReplayLabel]] = {}
+        self.drift: list[AnswerDrift] = []
+        """How live answers differ from those recorded for the same request."""
         self.misses: list[str] = source.above.misses if source.above else []
         self.child_sources: dict[str, ChildSource] = {}
         """What answers each run that this one opens, by its id."""
@@ -89,9 +92,14 @@ class ReplayRecord(Recorder):
         details: Details | None = None,
     ) -> Json:
         """As in Recorder, but the cassette answers instead of the work. Raises Missed."""
-        if kind == "remark" or (kind == "decision" and not person):
-            return await super().record(kind, name, request, work)
         key, words, time = self._next(kind, name, request)
+        if kind == "remark" or (kind == "decision" and not person):
+            then = self.cassette.find(kind, name, words, time) if self.mode.name == "strict" else None
+
+            async def decide() -> Json:
+                return {**await work(), **(_times(then.body) if then else {})}
+
+            return await super().record(kind, name, request, decide)
         if kind == "reading":
             answer = self._reading(name, words, time)
         elif kind == "routing":  # a live turn chooses its model
@@ -103,10 +111,13 @@ class ReplayRecord(Recorder):
         self._count(kind, answer.label, key)
         body = answer.body
         if body is None:
-            return await super().record(kind, name, request, work)
+            now = await super().record(kind, name, request, work)
+            if answer.entry and kind in COMPARED:
+                self.drift = add_up([*self.drift, compare_answers(kind, name, now, answer.entry.body)])
+            return now
 
         async def replay() -> Json:
-            return body
+            return {**body, **_times(body)}
 
         return await super().record(kind, name, request, replay)
 
@@ -127,6 +138,8 @@ class ReplayRecord(Recorder):
     async def end(self, status: RunStatus, output: Any = None, error: str = "") -> Run:
         labels = {kind: dict(sorted(labels.items())) for kind, labels in sorted(self.labels.items())}
         self._start["replay"] = {**self._start["replay"], "labels": labels}
+        if self.drift:
+            self._start["replay"]["drift"] = [asdict(each) for each in self.drift]
         return await super().end(status, output, error)
 
     def check(self) -> None:
@@ -166,10 +179,10 @@ class ReplayRecord(Recorder):
 
     def _answer(self, kind: str, name: str, words: str, request: Json, *, closed: bool) -> _ReplayAnswer:
         """The answer to a step; a `closed` one may not be done again. Raises Missed."""
-        if self.mode.is_live(next(self._steps)) and not closed:
-            return _ReplayAnswer("live")
         cassette = self.cassette
         entry = cassette.find(kind, name, words, request["time"])
+        if self.mode.is_live(next(self._steps)) and not closed:
+            return _ReplayAnswer("live", entry if kind in COMPARED else None)
         if entry and (kind != "turn" or cassette.difference(entry, request) is None):
             return _ReplayAnswer("exact", entry, entry.body)
         nearest = cassette.nearest(kind, name, request)
@@ -218,6 +231,11 @@ def replay_of(store: Store, run: str) -> Json | None:
         replay: Json | None = fact.body.get("replay")
         return replay
     return None
+
+
+def _times(recorded: Json) -> Json:
+    """When a step happened that a recording answers; none where that is not known."""
+    return {name: recorded.get(name) for name in TIMES}
 
 
 def _substitute(entry: CassetteEntry, request: Json, difference: Difference | None, cassette: Cassette) -> Json:

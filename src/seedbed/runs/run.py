@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from seedbed.documents import html_table
 from seedbed.errors import amount
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 RunStatus = Literal["running", "completed", "cost_limited", "failed"]
 """A run that was killed stays `running`: nothing recorded its end."""
+
+TIMES = ("started", "ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,32 @@ class RunEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn(RunEntry):
+class TimedEntry(RunEntry):
+    """An entry that took time, in UTC. Older recordings have no times, so entries are compared without them."""
+
+    started: datetime | None = field(default=None, compare=False)
+    ended: datetime | None = field(default=None, compare=False)
+
+    @property
+    def times(self) -> Json:
+        """Those that are known, as JSON has them."""
+        return {name: at.isoformat() for name in TIMES if (at := getattr(self, name))}
+
+    def body(self) -> Json:
+        return {name: value for name, value in asdict(self).items() if name not in TIMES} | self.times
+
+    @classmethod
+    def from_body(cls, body: Json) -> Self:
+        return cls(**body | times_of(body))
+
+
+def times_of(body: Json) -> dict[str, datetime]:
+    """When the entry with that body began and ended, as far as that is known."""
+    return {name: datetime.fromisoformat(body[name]) for name in TIMES if body.get(name)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn(TimedEntry):
     """One answer of a role: its step, its messages, its model, and what it cost.
 
     `waited_seconds` were spent waiting for our own limits, apart from the model's `latency_seconds`; `notices` say what
@@ -54,7 +81,7 @@ class Turn(RunEntry):
     completion_tokens: int
     cost_usd: float
     latency_seconds: float
-    finish_reason: str
+    finish_reason: str = ""
     seed: int
     waited_seconds: float = 0.0
     confidence: float | None = None
@@ -80,7 +107,7 @@ class Turn(RunEntry):
     def body(self) -> Json:
         fields = {name: getattr(self, name) for name in self.__slots__}
         lists = {"notices": list(self.notices), "calls": list(self.calls)}
-        return {**fields, "messages": [list(each) for each in self.messages], **lists}
+        return {**fields, "messages": [list(each) for each in self.messages], **lists, **self.times}
 
     @classmethod
     def from_body(cls, body: Json, messages: Sequence[SpeakerText] | None = None) -> Turn:
@@ -94,7 +121,7 @@ class Turn(RunEntry):
             )
         fields = {name: body[name] for name in cls.__slots__ if name in body}
         fields |= {name: tuple(body.get(name, ())) for name in ("notices", "calls")}
-        return cls(**{**fields, "messages": messages})
+        return cls(**{**fields, "messages": messages, **times_of(body)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +137,7 @@ class Failure(RunEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(RunEntry):
+class Call(TimedEntry):
     """One use of a tool. One that `changes` the world is never repeated in a replay.
 
     A model that asked for it did so in the turn of that key, under the id `call`. `how` it was done says if the tool
@@ -129,11 +156,11 @@ class Call(RunEntry):
 
     def body(self) -> Json:
         unsaid = ("call", ""), ("turn", ""), ("how", "real")
-        return {name: value for name, value in asdict(self).items() if (name, value) not in unsaid}
+        return {name: value for name, value in TimedEntry.body(self).items() if (name, value) not in unsaid}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision(RunEntry):
+class Decision(TimedEntry):
     """A decision at a point, its reason, and the chance with which it was made.
 
     `answered` is for questions to a person: who answered, or why no one did.
@@ -148,7 +175,7 @@ class Decision(RunEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Child(RunEntry):
+class Child(TimedEntry):
     """A run that another opened: its step, how it ended, and what it cost with all runs below it."""
 
     run: str
@@ -159,6 +186,22 @@ class Child(RunEntry):
     tokens: int
     cost_usd: float
     unpriced: int = 0
+
+    @classmethod
+    def of(cls, run: Run, step: str, started: datetime, ended: datetime) -> Child:
+        """How a run looks from the one that opened it."""
+        return cls(
+            run=run.id,
+            step=step,
+            status=run.status,
+            output=run.output,
+            error=run.error,
+            tokens=run.tokens,
+            cost_usd=run.cost_usd,
+            unpriced=run.unpriced,
+            started=started,
+            ended=ended,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +289,8 @@ class Run:
     def to_pandas(self) -> pd.DataFrame:
         """Its turns, a row each. Raises SettingsError where pandas is not installed."""
         pandas = optional("pandas", extra="frames", needed_for="to_pandas()")
-        frame: pd.DataFrame = pandas.DataFrame([turn.body() for turn in self.turns], columns=list(Turn.__slots__))
+        rows = [{**turn.body(), **{name: getattr(turn, name) for name in TIMES}} for turn in self.turns]
+        frame: pd.DataFrame = pandas.DataFrame(rows, columns=[*Turn.__slots__, *TIMES])
         return frame
 
 

@@ -203,10 +203,11 @@ async def recording(stage: Stage) -> AsyncIterator[asyncio.Future[Run]]:
                 recorder.check()
             except Exception as error:
                 _expect_own(recorder, error)
+                error = recorder.claims.stopped or error  # whatever a framework made of it
                 text = f"{type(error).__name__}: {error}"
                 status: RunStatus = "cost_limited" if isinstance(error, BudgetSpent) else "failed"
                 await recorder.end(status, error=text.encode(errors="replace").decode())
-                raise
+                raise error
             except BaseException:
                 recorder.emit_end("interrupted")
                 raise

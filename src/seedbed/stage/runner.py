@@ -35,11 +35,11 @@ from seedbed.stage.admission import AdmissionControl
 from seedbed.stage.bounds import RunBounds, bounded, bounds, playbooks_above, record_above
 from seedbed.stage.confirmation import Confirm, Person, person
 from seedbed.stage.identity import model_identities, shared_limits
+from seedbed.stage.options import StageOptions
 from seedbed.stage.program import perform, program_source, recording
 from seedbed.stage.replay import load_cassette, refuse, strict_record
 from seedbed.stage.simulated_tools import expect_simulated, permits, reaches_tools
 from seedbed.stage.stage import Stage
-from seedbed.stage.stage_options import StageOptions
 from seedbed.stage.tool_sources import ToolSources
 from seedbed.stage.tools import toolbox
 from seedbed.stage.turns.model_choice import Spender, expect_arguments, expect_prices
@@ -87,8 +87,7 @@ class Runner:
 
     @cached_property
     def router(self) -> Router:
-        """Chooses models for roles that name none, by declared skill and by outcomes."""
-        # Loaded when a role needs it: it imports scipy, which takes a while.
+        """Chooses models for roles that name none. It is loaded when a role needs it: scipy takes a while."""
         kind: type[Router] = load("seedbed.models.routing.router:Router", "models")
         self._outcomes = Feed(self.store, [Query(kind="outcome")], 0)
         return kind.from_outcomes(self.models, (fact.body for fact in self._outcomes.read()))

@@ -24,7 +24,7 @@ from seedbed.errors import (
 from seedbed.models.calling.fallback import ModelCall
 from seedbed.models.calling.limits import ModelLimits
 from seedbed.models.cards import Model, fallback_chain
-from seedbed.models.chat import Message, Sampling, ToolOffer, prompt_texts
+from seedbed.models.chat import Message, ToolOffer, prompt_texts
 from seedbed.playbooks.playbook import Playbook, Role, Step
 from seedbed.playbooks.rules import Permission
 from seedbed.playbooks.steps.tool_use import chosen
@@ -35,8 +35,9 @@ from seedbed.runs.recorder import Recorder
 from seedbed.runs.run import Call, Child, Decision, Run, RunEvent, Turn
 from seedbed.spending.ledger import Ledger
 from seedbed.stage.confirmation import Callback, Nobody, Person, Questions
+from seedbed.stage.frameworks import StagedRoles
+from seedbed.stage.options import StageOptions
 from seedbed.stage.permission import ActionRules, unconfirmed
-from seedbed.stage.stage_options import StageOptions
 from seedbed.stage.tools import Tool, toolset
 from seedbed.stage.turns.model_choice import ModelRequirements, choose_model, request_parameters
 from seedbed.stage.turns.model_turns import PLAIN, TurnOptions, TurnRequest, emit_turn, failure_of, pieces_of, turn_of
@@ -45,7 +46,7 @@ from seedbed.storage.store import Digest, Json, digest
 from seedbed.telemetry import ToolEnded, emit, within
 
 if TYPE_CHECKING:
-    pass
+    from seedbed.models.langchain.staged import StagedChat, StagedTool
 
 
 class Stage:
@@ -136,7 +137,7 @@ class Stage:
                 self._limits,
                 requirements.needs,
                 self.spender.reserve_from(ledger, last, options.beyond),
-                Sampling(speaker.temperature, speaker.max_tokens, self.seed, speaker.stop, options.offer, options.form),
+                options.sampling(speaker, self.seed),
                 pieces_of(replace(event, model=chain[0]), self._notify) if self.on_event else None,
             )
             try:
@@ -212,16 +213,11 @@ class Stage:
         Raises ActionForbidden, or ToolFailed if it fails; a failure is recorded too. Raises InDoubt if it may have
         changed the world and its result is lost: the run then ends.
         """
-        return await self._permitted_call(tool, arguments, confidence)
+        return await self.call_as("", tool, confidence, **arguments)
 
-    async def call_as(self, call: str, tool: str, /, **arguments: Any) -> Any:
+    async def call_as(self, call: str, tool: str, confidence: float | None = None, /, **arguments: Any) -> Any:
         """`call` for what a model asked for under that id: each of several equal calls keeps its own result in a
         replay, in whichever order they are made."""
-        return await self._permitted_call(tool, arguments, call=call)
-
-    async def _permitted_call(
-        self, tool: str, arguments: Json, confidence: float | None = None, *, call: str = ""
-    ) -> Any:
         self._tool(tool)
         arguments = deepcopy(arguments)  # the program must not alter what a person confirms
         await self.require_permission(tool, arguments, confidence)
@@ -276,12 +272,26 @@ class Stage:
                 how="real" if used.acts == "really" else used.acts,
             ).body()
 
-        done = Call(**await self.recorder.record("call", tool, arguments, work, risky=risky))
+        done = Call.from_body(await self.recorder.record("call", tool, arguments, work, risky=risky))
         if used.acts == "sandbox" and not acted:  # the sandbox of a run that was resumed is a new one
             await work()
         self.recorder.calls.append(done)
         self._notify(RunEvent(run=self.recorder.id, step=tool, role="", model="", depth=self.depth, call=done))
         return done
+
+    def model(self, role: str, *, step: str = "") -> StagedChat:
+        """A role as a LangChain chat model, for any agent made of one; agents at the same time have a `step` each."""
+        return StagedRoles(self, step).model(role)
+
+    def tools(self, *names: str) -> list[StagedTool]:
+        """The tools with these names as LangChain tools; by default those of the roles, or all if they name none."""
+        named = {name for role in self.playbook.roles.values() for name in role.tools}
+        return StagedRoles(self).tools(names or sorted(named) or ["*"])
+
+    def openai(self, *, step: str = "", blocking: bool = False) -> dict[str, Any]:
+        """The arguments of an `AsyncOpenAI` client, or of a blocking `OpenAI` for other threads, whose chat completions
+        are turns of this run: `model=` is a role."""
+        return StagedRoles(self, step).openai(blocking=blocking)
 
     def offer(self, names: Collection[str], choice: str = "") -> ToolOffer | None:
         """The tools that these names and patterns choose, as a model is offered them; None if they choose none."""
@@ -361,7 +371,7 @@ class Stage:
     async def _record_decision(
         self, point: str, request: object, work: Callable[[], Awaitable[Json]], *, person: bool = False
     ) -> Decision:
-        decision = Decision(**await self.recorder.record("decision", point, request, work, person=person))
+        decision = Decision.from_body(await self.recorder.record("decision", point, request, work, person=person))
         self.recorder.decisions.append(decision)
         return decision
 

@@ -87,13 +87,13 @@ def cohen_interval(
 ) -> Interval:
     """Cohen's kappa with its interval, which is from -1 to 1 where kappa is not defined.
 
-    "analytic" is the large-sample interval of Fleiss, Cohen and Everitt (1969). It fails where raters agree well: for
-    20 items with a true kappa of 0.95 its lower end is too high more than half of the time. "bootstrap" draws tables
-    from Dirichlet distributions around the observed one, to which a pair that differs is added for the lower end and
-    pairs that agree for the upper one. Where raters agree no less than by chance, it covers at least 94 %
-    (benchmarks/coverage.py); where they contradict each other, less. Where all agree, its lower end is that of kappa if
-    as many disagree, and as badly, as Clopper and Pearson's interval allows. The same labels always give the same
-    interval.
+    "analytic" is the large-sample interval of Fleiss, Cohen and Everitt (1969). It fails where raters agree well:
+    for 20 items with a true kappa of 0.95 its lower end is too high more than half of the time. "bootstrap" draws
+    tables from Dirichlet distributions around the observed one, to which a pair that differs is added for the lower
+    end and pairs that agree for the upper one, also at `labels` that never came: name the ends of a scale. Where
+    raters agree no less than by chance, it covers at least 94 % (benchmarks/coverage.py); where they contradict
+    each other, less. Where all agree, its lower end is that of kappa if as many disagree, and as badly, as Clopper
+    and Pearson's interval allows. The same labels always give the same interval.
     """
     check_confidence(confidence)
     table = confusion(a, b, labels)
@@ -187,9 +187,10 @@ def _counted(table: Confusion) -> Floats:
 
 def _distances(labels: Sequence[Rating], weights: Weights | None, by_place: bool) -> Floats:
     """How bad each disagreement is, from 0 to 1."""
-    if weights and not by_place and not _are_numbers(labels):
+    numbers = _are_numbers(labels)
+    if weights and not by_place and not numbers:
         raise SeedbedError("labels: found none, and not only numbers; expected their order, as weights are by distance")
-    places = np.arange(len(labels)) if by_place or not weights else np.array(labels, dtype=np.float64)
+    places = np.array(labels, dtype=np.float64) if weights and numbers else np.arange(len(labels))
     apart = np.abs(places[:, None] - places[None, :])
     apart = apart.astype(np.float64) if weights else (apart > 0).astype(np.float64)
     apart = apart**2 if weights == "quadratic" else apart
@@ -214,9 +215,10 @@ def _by_chance(counts: Floats, distances: Floats) -> float:
 
 def _drawn(counts: Floats, distances: Floats, confidence: float) -> tuple[float, float]:
     shares = counts.sum(axis=0) + counts.sum(axis=1)
-    apart = np.outer(shares, shares) * (1 - np.eye(len(shares)))
+    alike = np.eye(len(shares))
+    apart = np.outer(shares, shares) * (1 - alike)
     tails = (1 - confidence) / 2, (1 + confidence) / 2
-    unseen = UNSEEN_APART * apart / apart.sum(), UNSEEN_ALIKE * np.diag(shares > 0)
+    unseen = UNSEEN_APART * apart / apart.sum(), UNSEEN_ALIKE * alike
     low, high = (
         float(np.nanquantile(_kappa(_tables(counts + more), distances), tail))
         for tail, more in zip(tails, unseen, strict=True)

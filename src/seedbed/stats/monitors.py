@@ -10,7 +10,7 @@ import scipy
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.sequential.betting import Bet, bets
-from seedbed.stats.sequential.rule import check_between
+from seedbed.stats.sequential.stopping_rule import check_between
 
 CONCENTRATIONS: tuple[float, ...] = tuple(np.geomspace(30, 3e6, 12).tolist())
 """The priors on wrong shares: each as near to the planned ones as those of so many units would be by chance. The small

@@ -16,7 +16,7 @@ import numpy as np
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Floats
-from seedbed.stats.sequential.rule import check_rate
+from seedbed.stats.sequential.stopping_rule import check_rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 from seedbed.stats.multiplicity import benjamini_hochberg
 from seedbed.stats.sequential.betting import Bet, Betting, bets, evidence, interval
 from seedbed.stats.sequential.exact import ExactMcNemar
-from seedbed.stats.sequential.rule import StoppingRule, check_between
+from seedbed.stats.sequential.stopping_rule import StoppingRule, check_between
 
 SliceFinding: TypeAlias = Literal["open", "worse", "not worse", "inconclusive"]
 

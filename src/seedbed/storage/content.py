@@ -99,6 +99,10 @@ def _plain(value: object, path: str) -> object:
     raise StoreError(f"{path}: found {type(value).__name__}; expected a JSON value")
 
 
+HASHED_AT_ONCE = 200_000
+"""From so many bytes on, hashing takes so long that other threads should run meanwhile."""
+
+
 def digest(kind: str, body: object) -> Digest:
     """The name of content: its kind and canonical JSON under BLAKE2b, tagged with the algorithm."""
     return digest_of_text(kind, canonical(body))
@@ -106,7 +110,14 @@ def digest(kind: str, body: object) -> Digest:
 
 def digest_of_text(kind: str, text: str) -> Digest:
     """The name of content whose text is canonical already."""
-    return "b2:" + hashlib.blake2b(f"{kind}\n{text}".encode(), digest_size=32).hexdigest()
+    data = f"{kind}\n{text}".encode()
+    # Python lets other threads run while it hashes more than two kilobytes, and gets its turn back when they let it: an
+    # event loop would stand still for milliseconds at each request.
+    piece = 2_000 if len(data) < HASHED_AT_ONCE else len(data)
+    hashed = hashlib.blake2b(data[:piece], digest_size=32)
+    for start in range(piece, len(data), piece):
+        hashed.update(data[start : start + piece])
+    return f"b2:{hashed.hexdigest()}"
 
 
 def short(name: str) -> str:

@@ -15,7 +15,7 @@ from seedbed.evaluation.datasets.files import KINDS, ending
 from seedbed.evaluation.datasets.identity import task_key
 from seedbed.evaluation.datasets.seal import HELD_OUT, retirements, seals, without
 from seedbed.evaluation.judges.declared import DeclaredJudge, declared_judges
-from seedbed.evaluation.metrics.metric import Metric
+from seedbed.evaluation.metrics.metric import Metric, Score, blind
 from seedbed.evaluation.metrics.registry import parse_metric
 from seedbed.evaluation.remote import RemoteWorkers
 from seedbed.experiments.options import Comparing
@@ -23,6 +23,7 @@ from seedbed.experiments.registration import Registration
 from seedbed.parallel import Executor, Loop, executor
 from seedbed.playbooks.playbook import Playbook
 from seedbed.plugins import unknown
+from seedbed.release.assignment import feedback
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.spending.ledger import Ledger
@@ -190,6 +191,15 @@ class Execution:
             )
             vars(resources)["evaluation_context"] = context
         return context
+
+
+async def score_run(resources: Resources, run: Run, metric: Metric | str, expected: Any) -> Score:
+    """Score a recorded run, and attach the score to it as feedback of the metric's name."""
+    chosen = Execution(resources).metric(metric)
+    score = await chosen(blind(run), Task(run.id, run.inputs, expected))
+    if score.value is not None:
+        feedback(resources.library, run.id, score.value, score.reason, metric=chosen.name)
+    return score
 
 
 class Launch(NamedTuple):

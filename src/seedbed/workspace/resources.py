@@ -298,8 +298,9 @@ class FileChecker:
         document = load_file(shipped_file(file))
         unclear = [*document.warnings, *foreign_program(document.playbook, self.programs)]
         if document.playbook.rules.all() or document.playbook.named_tools:
-            unclear += self.unknown or unknown_tools(document.playbook, self.tools)
-            unclear += idle_rules(document.playbook, self.tools) if self.tools else ()
+            unclear += self.unknown
+        if self.tools:
+            unclear += [*unknown_tools(document.playbook, self.tools), *idle_rules(document.playbook, self.tools)]
         return document, unclear
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seedbed.spending.budget import Budget
     from seedbed.stage.confirmation import Confirm, Person
     from seedbed.stage.program import Program
-    from seedbed.stats.sequential.rule import Answer
+    from seedbed.stats.sequential.stopping_rule import Answer
     from seedbed.workspace.execution import MetricChoice, Tasks
     from seedbed.workspace.nouns.analysis import Analysis
     from seedbed.workspace.nouns.channels import Channels

@@ -74,6 +74,19 @@ def test_from_a_step_on_it_may_be_live(run: str, seedbed: Seedbed) -> None:
     assert (found["diverges_at"], found["same"]) == (2, True)
 
 
+def test_live_answers_that_are_others_than_recorded_are_counted(run: str, space: Path, seedbed: Seedbed) -> None:
+    same = seedbed("runs", "replay", run, "--mode", "fork:2").out
+    assert "drift turn last: 0 of 1 live answers differ" in same
+    workspace = space / "seedbed.yaml"
+    workspace.write_text(workspace.read_text().replace('love": good', 'love": great'))
+    drift, other = replayed(seedbed, run, "--mode", "fork:1")["drift"]
+    assert (other["name"], other["differ"]) == ("one/two", 0)
+    assert (drift["kind"], drift["name"], drift["compared"], drift["differ"]) == ("turn", "last", 1, 1)
+    assert drift["path"] == "text"
+    out = seedbed("runs", "replay", run, "--mode", "fork:1").out.replace("\n", " ")
+    assert "1 of 1 live answers differ from the recorded ones, first at text: " in out
+
+
 def test_an_outcome_that_is_another_is_told_beside_the_recorded_one(space: Path, seedbed: Seedbed) -> None:
     write(space, better__yaml=SORTER.replace("Message: {text}", BETTER))
     run = seedbed("run", "sorter.yaml", "text=I love it", "--json").json["run"]

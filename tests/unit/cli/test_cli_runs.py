@@ -91,6 +91,28 @@ def test_a_run_shows_what_was_decided_and_opened_in_the_order_of_happening(opene
     assert f"opened by {opened[:10]}" in seedbed("runs", "show", child["run"]).out
 
 
+def test_a_timeline_shows_when_each_step_began_also_those_of_runs_it_opened(
+    opened: str, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = seedbed("runs", "show", opened, "--timeline", "--json").json["timeline"]
+    assert [(row["depth"], row["kind"]) for row in rows] == [
+        (0, "turn"),
+        (0, "decision"),
+        (0, "child"),
+        (1, "turn"),
+        (0, "turn"),
+    ]
+    assert [row["started"] for row in rows] == sorted(row["started"] for row in rows)
+    out = seedbed("runs", "show", opened, "--timeline").out
+    assert "user: first?" not in out
+    lines = out.splitlines()
+    assert max(map(len, lines[-6:])) <= 80
+    assert all(set("█─░") & set(line) for line in lines[-5:])
+    places = [min(line.index(bar) for bar in "█─░" if bar in line) for line in lines[-5:]]
+    assert places == sorted(places)
+
+
 def test_runs_that_others_opened_are_listed_only_if_they_are_asked_for(opened: str, seedbed: Seedbed) -> None:
     (top,) = seedbed("runs", "list", "--limit", "1", "--json").json["runs"]
     assert (top["run"], top["parent"]) == (opened, "")

@@ -18,6 +18,7 @@ from seedbed.experiments.replay.fidelity import Fidelity, ReplayAgreement
 from seedbed.experiments.replay.replay import ReplayableTasks
 from seedbed.experiments.slices import Slice, Slices, SliceTerms
 from seedbed.experiments.verdict import Finding, RankedCandidate, Ranking, Verdict
+from seedbed.runs.drift import AnswerDrift
 from seedbed.stats.estimates import Interval, exact_rate
 from seedbed.stats.sequential.exact import ExactMcNemar
 
@@ -137,9 +138,19 @@ def replays(fidelity: Fidelity, tasks: ReplayableTasks) -> ReplayedRuns:
 def test_a_replay_says_how_far_it_can_be_trusted_and_what_is_missing() -> None:
     agreement = ReplayAgreement(agreed=3, missed=0, rate=exact_rate(3, 4))
     fidelity = Fidelity(mode="lenient", steps={}, agreement=agreement, strata={}, population=agreement.rate)
+    drift = AnswerDrift(kind="call", name="look", compared=10, differ=3, path="result.price", now="7", recorded="2")
+    fidelity = replace(fidelity, drift=[drift])
     found = ReplayableTasks(Dataset(()), {"replay of x": "not replayable: no such turn"}, {"substituted": 2})
     text = shown(verdicts.replay_view(VERDICT, replays(fidelity, found), RULE, ("old", "new")))
-    for told in ("75%", "2 substituted", "1 run that", "not replayable: no such turn", "--mode fork:1"):
+    for told in (
+        "75%",
+        "2 substituted",
+        "1 run that",
+        "not replayable: no such turn",
+        "--mode fork:1",
+        "3 of 10",
+        "result.price",
+    ):
         assert told in text
     document = verdicts.replay_document(VERDICT, replays(fidelity, found))
     assert (document["missed"], document["steps"]) == (

@@ -11,7 +11,7 @@ from seedbed.evaluation.failed_runs import FailedRuns
 from seedbed.evaluation.metrics.metric import ExactMatch
 from seedbed.experiments.arms import is_unpaid, recorded_arms, run_arms
 from seedbed.experiments.experiment import Design, Experiment
-from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.sequential_test import SequentialTest
 from seedbed.spending.ledger import Ledger
 from seedbed.storage.memory import MemoryStore
 

@@ -19,7 +19,7 @@ from seedbed.experiments.experiment import Experiment
 from seedbed.experiments.options import Comparing
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.run import Run
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Query

@@ -14,7 +14,7 @@ from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.replay.history import History, draw_history, find_past_runs
 from seedbed.playbooks.playbook import Playbook
-from seedbed.runs.run import Run
+from seedbed.runs.run import Run, RunLabels
 from seedbed.settings import Settings
 from seedbed.stage.stage import Stage
 from seedbed.stage.tools import tool
@@ -67,7 +67,7 @@ def truth(numbers: range) -> float:
 async def lived(space: Workspace, numbers: range) -> History:
     """Past runs, always with the same ids: so the same of them are drawn each time."""
     for n in numbers:
-        await space.resources.runner.perform(OLD, {"n": n}, n, run=f"{n:032x}")
+        await space.resources.runner.perform(OLD, {"n": n}, n, run=RunLabels(f"{n:032x}"))
     known = [Task(str(n), {"n": n}, "no" if n % 2 else "yes") for n in numbers]
     return draw_history(find_past_runs(space.store, playbook=OLD.digest), by=(), known=known)
 

@@ -480,6 +480,9 @@ async def test_what_is_not_the_same_any_more_is_measured_and_not_guessed() -> No
     assert live.share("live", "turn") == 1.0
     assert live.share("exact", "call") == 1.0
     assert live.population.low < 4 / 9 < live.population.high
+    (drift,) = live.drift
+    assert (drift.kind, drift.compared, drift.differ, drift.path) == ("turn", 9, 5, "text")
+    assert not strict.drift
     assert sent == []
 
 

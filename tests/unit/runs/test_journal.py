@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import count
 
 import pytest
 
 from seedbed.errors import StoreError, StoreUnavailable
-from seedbed.runs.journal import Journal
+from seedbed.runs.journal import AT_ONCE, Journal
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query
 
@@ -160,3 +162,24 @@ def test_a_journal_serves_one_event_loop_after_the_other() -> None:
     for key in "ab":
         asyncio.run(journal.add(fact(key)))
     assert keys(store) == ["a", "b"]
+
+
+async def test_few_go_on_in_one_round_of_the_loop_however_many_transactions_have_ended() -> None:
+    loop, rounds, went_on = asyncio.get_running_loop(), count(), Counter[int]()
+    now = 0
+
+    def next_round() -> None:
+        nonlocal now, ticking
+        now, ticking = next(rounds), loop.call_soon(next_round)
+
+    ticking = loop.call_soon(next_round)
+    journal = Journal(Counting())
+
+    async def run(number: int) -> None:
+        for step in range(20):
+            await journal.add(fact(f"{number}/{step}"))
+            went_on[now] += 1
+
+    await asyncio.gather(*(run(number) for number in range(200)))
+    ticking.cancel()
+    assert max(went_on.values()) <= 2 * AT_ONCE  # a round may end in the middle of ours

@@ -13,7 +13,7 @@ from seedbed.errors import NotFound, RunError, StoreError
 from seedbed.runs.history import recall, recent
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
-from seedbed.runs.run import Failure, Turn
+from seedbed.runs.run import Call, Decision, Failure, Run, Turn
 from seedbed.runs.run_start import RunStart
 from seedbed.storage import open_store
 from seedbed.storage.memory import MemoryStore
@@ -87,13 +87,57 @@ async def test_a_run_says_under_which_conditions_it_happened() -> None:
 
 
 async def test_a_run_is_dated_by_its_start_and_its_turns_by_their_end() -> None:
-    times = iter(datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(3))
+    times = iter(datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(4))
     store = MemoryStore()
     record = await recorder(store, clock=lambda: next(times))
     await add(record)
     run = await record.end("completed")
     assert run.started.hour == 0
-    assert [fact.at.hour for fact in (*facts(store, "run"), *facts(store, "turn"))] == [0, 1]
+    assert [fact.at.hour for fact in (*facts(store, "run"), *facts(store, "turn"))] == [0, 3]
+
+
+async def test_each_entry_has_when_its_work_began_and_ended_by_the_clock_of_the_record() -> None:
+    times = iter(datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(24))
+    store = MemoryStore()
+    record = await recorder(store, clock=lambda: next(times))
+    await add(record)
+
+    async def looked() -> Json:
+        return Call(tool="look", arguments={}, result=1, error="", changes=False, latency_seconds=0.1).body()
+
+    async def decided() -> Json:
+        return Decision(point="way", action="left", because="x").body()
+
+    async def opened(name: str) -> Run:
+        return replace(await (await recorder(store, run=name, parent=record.id)).end("completed"))
+
+    record.calls.append(Call.from_body(await record.record("call", "look", {}, looked)))
+    record.decisions.append(Decision.from_body(await record.record("decision", "way", "x", decided)))
+    await record.record_child("inner", {}, opened)
+    run = await record.end("completed")
+    entries = [*run.turns, *run.calls, *run.decisions, *run.children]
+    hours = [(each.started.hour, each.ended.hour) for each in entries if each.started and each.ended]
+    assert hours == [(1, 2), (4, 5), (7, 8), (10, 11)]
+    assert all(each.started and each.started.tzinfo is UTC for each in entries)
+    read = recall(store, run.id)
+    assert [each.times for each in (*read.turns, *read.calls, *read.decisions, *read.children)] == [
+        each.times for each in entries
+    ]
+
+
+async def test_a_recording_without_times_opens_and_equals_one_with_them() -> None:
+    old, new = MemoryStore(), MemoryStore()
+    for store in (old, new):
+        record = await recorder(store, run="r", clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        await add(record)
+        await record.end("completed")
+    turn = facts(new, "turn")[0]
+    bare = replace(turn, body={name: value for name, value in turn.body.items() if name != "ran"})
+    untimed = MemoryStore()
+    untimed.append(bare if fact == turn else fact for kind in ("start", "turn", "run") for fact in facts(new, kind))
+    before = recall(untimed, "r")
+    assert (before.turns[0].started, before.turns[0].times) == (None, {})
+    assert before.turns == recall(old, "r").turns
 
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite:///runs.db", "files:runs"])
@@ -299,7 +343,7 @@ async def test_what_has_happened_outside_is_not_done_again() -> None:
     record = await recorder(store)
     await record.record("call", "send_mail", {"to": "anna"}, lambda: told({"result": "sent"}), risky=True)
     again = Recorder.resume(Journal(store), record.id, by="ada")
-    assert await again.record("call", "send_mail", {"to": "anna"}, never, risky=True) == {"result": "sent"}
+    assert (await again.record("call", "send_mail", {"to": "anna"}, never, risky=True))["result"] == "sent"
 
 
 KEY = "sk-proj-" + "a1B2c3D4e5F6" * 3

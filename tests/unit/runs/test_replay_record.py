@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from seedbed.runs.cassette import Cassette, Missed, ReplayMode
+from seedbed.runs.drift import AnswerDrift, drift_of
+from seedbed.runs.history import recall
 from seedbed.runs.journal import Journal
 from seedbed.runs.recorder import Recorder
 from seedbed.runs.replay_record import ReplayRecord, ReplaySource, replay_of
+from seedbed.runs.run import Call
 from seedbed.runs.run_start import RunStart
 from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Json, Query
@@ -58,6 +61,22 @@ async def test_what_was_recorded_is_not_done_and_what_was_not_is_missed() -> Non
     assert done == []
     with pytest.raises(Missed, match=r"arguments\.at: found"):
         recorder.check()
+
+
+async def test_what_a_recording_answers_keeps_its_times_and_has_none_if_it_has_none() -> None:
+    store = MemoryStore()
+    tape = await recording(store)
+    (call,) = store.facts(Query(kind="call"))
+    assert {"started", "ended"} <= call.body.keys()
+    recorder = ReplayRecord(Journal(store), START, ReplaySource(tape, ReplayMode.parse("strict")), by="ada")
+    await recorder.start()
+    assert await recorder.record("call", "look", {"at": "it"}, doing("look")) == call.body
+    for entry in tape._entries.values():
+        entry.body.pop("started")
+        entry.body.pop("ended")
+    recorder = ReplayRecord(Journal(store), START, ReplaySource(tape, ReplayMode.parse("strict")), by="ada")
+    await recorder.start()
+    assert Call.from_body(await recorder.record("call", "look", {"at": "it"}, doing("look"))).times == {}
 
 
 async def test_what_a_program_says_of_itself_needs_no_recording() -> None:
@@ -114,3 +133,42 @@ async def test_a_replay_that_is_taken_up_again_counts_the_same_labels() -> None:
     await again.record("call", "find", {"at": "it"}, doing("find"))
     assert done == ["find"]
     assert again.labels == first.labels == {"call": {"live": 1}}
+
+
+def looking(result: Any) -> Any:
+    async def work() -> Json:
+        return {
+            "tool": "look",
+            "arguments": {},
+            "result": result,
+            "error": "",
+            "changes": False,
+            "latency_seconds": 0.5,
+        }
+
+    return work
+
+
+async def test_a_live_answer_is_compared_with_that_recorded_for_the_same_request() -> None:
+    store = MemoryStore()
+    first = Recorder(Journal(store), START, by="ada")
+    await first.start()
+    for at in range(3):
+        await first.record("call", "look", {"at": at}, looking({"items": [{"price": at}]}))
+    await first.end("completed")
+    tape = Cassette.load(store, first.id, lambda step, role: {})
+    again = ReplayRecord(Journal(store), START, ReplaySource(tape, ReplayMode.parse("fork:2")), by="ada")
+    await again.start()
+    for at, price in ((0, 9), (1, 1), (2, 7), (8, 8)):  # exact, the same, another, asked for the first time
+        await again.record("call", "look", {"at": at}, looking({"items": [{"price": price}]}))
+    found = await again.end("completed")
+    drift = AnswerDrift(
+        kind="call", name="look", compared=2, differ=1, path="result.items.0.price", now="7", recorded="2"
+    )
+    assert drift_of(found) == drift_of(recall(store, again.id)) == [drift]
+
+
+async def test_a_strict_replay_has_nothing_to_compare() -> None:
+    recorder = await replaying(MemoryStore())
+    await recorder.record("call", "look", {"at": "it"}, doing("look"))
+    assert "drift" not in ((await recorder.end("completed")).replay or {})

@@ -55,7 +55,7 @@ def test_what_is_not_said_is_local_and_unlimited(tmp_path: Path) -> None:
     assert settings.environment == "dev"
     assert not settings.encrypted
     assert (settings.quota.runs_per_day, settings.quota.usd_per_day) == (None, None)
-    assert not any(settings.telemetry.model_dump().values())
+    assert settings.telemetry.model_dump() == {"logs": False, "level": "info", "metrics": False, "spans": None}
 
 
 def test_settings_cannot_be_changed_afterwards(tmp_path: Path) -> None:
@@ -217,12 +217,12 @@ def test_unknown_keys_are_refused_and_the_known_ones_listed(tmp_path: Path) -> N
     told = wrong(tmp_path, "quota: {runs: 5}")["quota.runs (line 1)"]
     assert "runs_per_day" in told
     assert "encrypted" not in told
-    assert "logs, metrics, spans" in wrong(tmp_path, "telemetry: {traces: true}")["telemetry.traces (line 1)"]
+    assert "logs, level, metrics, spans" in wrong(tmp_path, "telemetry: {traces: true}")["telemetry.traces (line 1)"]
 
 
 def test_a_wrong_place_for_telemetry_is_told_with_the_right_form(tmp_path: Path) -> None:
     told = wrong(tmp_path, "telemetry:\n  logs: 5\n  spans: localhost:4318")
-    assert told["telemetry.logs (line 2)"].endswith("found 5; expected true, false or the path of a file")
+    assert told["telemetry.logs (line 2)"].endswith("found 5; expected true, false, the path of a file, or a URL")
     assert "expected a URL such as http://localhost:4318/v1/traces" in told["telemetry.spans (line 3)"]
 
 

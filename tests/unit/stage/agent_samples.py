@@ -8,13 +8,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from seedbed.errors import InDoubt
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import ReplayMode
+from seedbed.runs.history import recent
 from seedbed.runs.run import Run
 from seedbed.settings import Settings
 from seedbed.stage.tools import tool
 from seedbed.storage.memory import MemoryStore
-from seedbed.storage.store import Fact
+from seedbed.storage.store import Fact, Query
 from seedbed.workspace import Workspace
 
 refunded: list[str] = []
@@ -110,3 +112,32 @@ def killing(space: Workspace, number: int, *, before: bool) -> Iterator[list[Fac
         yield stored
     finally:
         journal.add = add  # type: ignore[method-assign]
+
+
+async def killed_and_resumed(playbook: Playbook, *, before: bool) -> None:
+    """A run of the playbook is killed at each of its facts, and resumed: to the same output, or listed in doubt."""
+    number, doubts, done = 0, 0, 0
+    while True:
+        refunded.clear()
+        space = workspace()
+        with killing(space, number, before=before) as stored:
+            try:
+                await space.run(playbook, **HELP)
+            except Killed:
+                pass
+            else:
+                break
+        number += 1
+        if not list(space.store.facts(Query(kind="start"))) or next(recent(space.store, 1)).status == "completed":
+            continue
+        again = workspace(store=space.store)
+        try:
+            run = await again.runs.resume(stored[0].key)
+        except InDoubt:
+            doubts += 1
+            assert len(refunded) <= 1
+        else:
+            done += 1
+            assert (run.output, refunded) == ("The money is back.", ["o-17"])
+    assert number >= 9
+    assert (doubts, done) == (1, number - 2)

@@ -10,10 +10,9 @@ from agent_samples import (
     DESK,
     HELP,
     SCRIPT,
-    Killed,
     calls,
     desk,
-    killing,
+    killed_and_resumed,
     pretend,
     refund,
     refunded,
@@ -23,12 +22,12 @@ from agent_samples import (
     workspace,
 )
 
-from seedbed.errors import InDoubt, PlaybookError, RunError, SettingsError
+from seedbed.errors import PlaybookError, RunError, SettingsError
 from seedbed.evaluation.datasets.dataset import Dataset, Task
 from seedbed.playbooks.genes import genes, with_genes
 from seedbed.playbooks.playbook import Playbook
 from seedbed.runs.cassette import Missed
-from seedbed.runs.history import recall, recent
+from seedbed.runs.history import recall
 from seedbed.runs.run import Run
 from seedbed.stage.dialogue.agent_loop import MOST_CHARACTERS
 from seedbed.stage.tools import tool
@@ -90,37 +89,22 @@ async def test_a_strict_replay_offers_the_tools_as_they_were_then() -> None:
         await replayed(space, run, playbook=reworded)
 
 
+async def test_other_instructions_leave_the_calls_of_a_lenient_replay_exact() -> None:
+    space = workspace()
+    run = await space.run(desk(), **HELP)
+    searched.clear()
+    curt = desk(ROLES={"clerk": {**DESK["roles"]["clerk"], "system": "Be curt."}})
+    again = await replayed(space, run, "lenient", curt)
+    assert again.replay is not None
+    assert again.replay["labels"] == {"call": {"exact": 4}, "turn": {"substituted": 3}}
+    assert again.turns[1].messages[0] == ("system", "Be curt.")
+    assert again.turns[1].messages[2][2]["calls"][0]["tool"] == "search"
+    assert (again.output, searched, refunded) == (run.output, [], ["o-17"])
+
+
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_run_killed_at_any_fact_is_resumed_to_the_same_output_or_listed_in_doubt(before: bool) -> None:
-    whole, number, doubts, done = None, 0, 0, 0
-    while True:
-        refunded.clear()
-        space = workspace()
-        with killing(space, number, before=before) as stored:
-            try:
-                whole = await space.run(desk(), **HELP)
-            except Killed:
-                pass
-            else:
-                break
-        number += 1
-        starts = [fact for fact in stored if fact.kind == "start"]
-        if not starts or not list(space.store.facts(Query(kind="start"))):
-            continue
-        if next(recent(space.store, 1)).status == "completed":
-            continue
-        again = workspace(store=space.store)
-        try:
-            run = await again.runs.resume(starts[0].key)
-        except InDoubt:
-            doubts += 1
-            assert len(refunded) <= 1
-        else:
-            done += 1
-            assert (run.output, refunded) == ("The money is back.", ["o-17"])
-    assert whole is not None
-    assert number >= 9
-    assert (doubts, done) == (1, number - 2)
+    await killed_and_resumed(desk(), before=before)
 
 
 async def test_an_evaluation_performs_simulated_tools_only() -> None:

@@ -108,6 +108,16 @@ async def test_each_way_reaches_the_endpoint_and_the_answer_is_the_same(way: str
     assert ("tools" in request, "response_format" in request) == (way == "tool", way == "native")
 
 
+def test_the_way_is_the_best_that_a_class_declares_unless_its_card_says_another() -> None:
+    script = {"use": "scripted", "args": {"replies": ["x"]}}
+    profiled = {"use": "scripted", "args": {"replies": ["x"], "profile": {"structured_output": True}}}
+    cards = {"tools": script, "native": profiled, "plain": {"use": "embedded"}, "told": {**profiled, "output": "tool"}}
+    registry = Registry(cards)
+    ways = [registry[name].output_way for name in ("tools", "native", "told")]
+    assert ways == ["tool", "native", "tool"]
+    assert registry["plain"].lacking([], calls_tools=True) == ["tool calls"]
+
+
 async def test_with_other_tools_a_model_must_call_one_and_the_answer_ends_the_loop() -> None:
     turns = [("search", '{"query": "mug"}'), ("answer", json.dumps(GOOD))]
     answers = [Answer(tool_calls=[{"name": name, "arguments": arguments}]) for name, arguments in turns]

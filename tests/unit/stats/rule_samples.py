@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.stats.sequential.rule import Answer, StoppingRule
+from seedbed.stats.sequential.stopping_rule import Answer, StoppingRule
 
 
 def draw(seed: int, rows: int, tasks: int, discordance: float, effect: float = 0.0) -> NDArray[np.float64]:

@@ -201,6 +201,14 @@ def test_the_interval_holds_the_truth_also_where_a_label_is_rare(kappa: float, s
         assert above_analytic / times > 0.4
 
 
+def test_rare_values_of_a_scale_that_did_not_come_may_be_those_that_agree() -> None:
+    people, judge = [0] * 5 + [1] * 4 + [0], [1] * 5 + [0] * 4 + [0]
+    seen = cohen_interval(people, judge, weights="quadratic")
+    scale = cohen_interval(people, judge, weights="quadratic", labels=[0, 1, 4])
+    assert scale.mean == pytest.approx(seen.mean)
+    assert seen.high < 0.5 < scale.high
+
+
 @pytest.mark.parametrize("weights", [None, "linear", "quadratic"])
 def test_the_interval_of_perfect_agreement_holds_it_and_what_disagreement_may_be_unseen(weights: Any) -> None:
     labels = [1, 2, 3, 4] * 5

@@ -17,7 +17,7 @@ from scipy import special, stats
 
 from seedbed.errors import SeedbedError
 from seedbed.stats.sequential.exact import SPENDING, ExactMcNemar
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 
 differences = st.lists(st.sampled_from([-1, 0, 1]), max_size=60)
 

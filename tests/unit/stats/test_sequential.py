@@ -17,7 +17,7 @@ from seedbed.stats.sequential import RULES, rule_from_state
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.stats.sequential.gsprt import Gsprt, Sprt
-from seedbed.stats.sequential.rule import StoppingRule
+from seedbed.stats.sequential.stopping_rule import StoppingRule
 
 EVERY: list[dict[str, Any]] = [
     ExactMcNemar(at_most=60).state(),

@@ -16,7 +16,7 @@ from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.stats.sequential.gsprt import Gsprt, Sprt
 from seedbed.stats.sequential.planning import SamplePlan, plan, power_curve
-from seedbed.stats.sequential.rule import StoppingRule
+from seedbed.stats.sequential.stopping_rule import StoppingRule
 
 
 @cache

@@ -8,7 +8,7 @@ import pytest
 from seedbed.errors import SeedbedError
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
-from seedbed.stats.sequential.rule import Ends
+from seedbed.stats.sequential.stopping_rule import Ends
 
 
 def test_ends_count_the_share_of_any_of_several_verdicts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import blake2b
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from seedbed.errors import StoreError
 from seedbed.storage import content as module
-from seedbed.storage.content import canonical, digest
+from seedbed.storage.content import canonical, digest, digest_of_text
 
 values = st.recursive(
     st.none()
@@ -47,3 +48,9 @@ def test_subclasses_count_as_what_they_are() -> None:
 def test_the_kind_is_part_of_the_name() -> None:
     assert digest("playbook", {}) != digest("dataset", {})
     assert digest("playbook", {"a": 1.0, "b": 2}) == digest("playbook", {"b": 2, "a": 1})
+
+
+@pytest.mark.parametrize("size", [0, 1, 1_990, 2_000, 4_001, 99_000, 199_999, 200_000, 500_000])
+def test_a_digest_is_the_same_however_the_text_is_hashed(size: int) -> None:
+    text = ("é" + "x" * 998) * (size // 999) + "x" * (size % 999)
+    assert digest_of_text("k", text) == "b2:" + blake2b(f"k\n{text}".encode(), digest_size=32).hexdigest()

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 
-from seedbed.cli.output import line, money
+from seedbed.cli import output
+from seedbed.cli.output import Column, line, money
 from seedbed.evaluation.estimate import RunEstimate
 from seedbed.reports.numbers import counted
+from seedbed.reports.timeline import HEADS, TimelineRow
+from seedbed.runs.drift import AnswerDrift
 from seedbed.runs.run import Run
 from seedbed.storage.store import Fact, Json, short
+
+BAR = 30
+"""The width of a bar of a timeline, which leaves room for the numbers on 80 columns."""
 
 MADE_OF = ("turns", "failures", "decisions", "calls", "children")
 """The parts of a run that its document lists."""
@@ -100,3 +107,38 @@ def entry_view(fact: Fact) -> list[RenderableType]:
         outcome = f"{body['status']}: {body['error'] or answer_text(body['output'])}"
         return [line(("opened ", "bold"), f"{short(body['run'])} by {body['step']}, {spent}, {outcome}")]
     return [line(("remark ", "bold"), str(body["text"]))]
+
+
+def timeline_view(rows: Sequence[TimelineRow]) -> RenderableType:
+    """When each step happened: a bar of blocks while it worked, pale while it waited, a line for a run it opened."""
+    whole = max((row.at_seconds + row.seconds for row in rows), default=0.0)
+    if not rows:
+        return line(("no step has times of its own: it is a replay, or was recorded by an earlier version", "dim"))
+    columns = (
+        Column(HEADS[0], lambda row: line(f"{'  ' * row.depth}{row.texts[0]}"), flexible=True),
+        Column(HEADS[1], lambda row: row.texts[1], 1, True),
+        Column(HEADS[2], lambda row: row.texts[2], 2, True),
+        Column(HEADS[3], lambda row: row.texts[3], 3, True),
+        Column("", lambda row: line((_bar(row, whole), "cyan"))),
+    )
+    return output.listing(columns, rows)
+
+
+def _bar(row: TimelineRow, whole: float) -> str:
+    ends = [row.at_seconds, row.at_seconds + row.waited_seconds, row.at_seconds + row.seconds]
+    first, works, last = (min(BAR, round(at / whole * BAR)) if whole > 0 else 0 for at in ends)
+    first = min(first, BAR - 1)
+    work = max(last - works, int(works == first))
+    return " " * first + "░" * (works - first) + ("─" if row.kind == "child" else "█") * work
+
+
+def drift_lines(drift: Iterable[AnswerDrift]) -> list[RenderableType]:
+    """How many live answers of a replay differ from the recorded ones, and where first, a line for each step."""
+    lines: list[RenderableType] = []
+    for each in drift:
+        what = (
+            f"{each.kind} {each.name}: {each.differ:,} of {each.compared:,} live answers differ from the recorded ones"
+        )
+        where = f", first at {each.path}: {each.now}, recorded {each.recorded}" if each.differ else ""
+        lines.append(line(("drift ", "yellow" if each.differ else "dim"), f"{what}{where}"))
+    return lines

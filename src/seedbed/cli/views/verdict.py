@@ -11,6 +11,7 @@ from rich.text import Text
 
 from seedbed.cli import output
 from seedbed.cli.output import Column, line, money
+from seedbed.cli.views.run import drift_lines
 from seedbed.experiments.forecast import Forecast, Prospect
 from seedbed.experiments.replay.coverage import STEPS, Coverage, ReplayedRuns, rows, summary
 from seedbed.experiments.replay.estimate import Estimate
@@ -223,7 +224,7 @@ def _replays(replays: ReplayedRuns) -> list[RenderableType]:
     notes = [line((next(iter(missed.values())), "dim"))] if missed else []
     if tasks.steps.get("substituted"):
         notes.append(line(("Substituted results come from A's tools; for B's own, use --mode fork:1", "yellow")))
-    return [output.facts(pairs), *notes]
+    return [output.facts(pairs), *drift_lines(fidelity.drift), *notes]
 
 
 def coverage_view(coverage: Coverage) -> RenderableType:

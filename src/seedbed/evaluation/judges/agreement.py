@@ -142,7 +142,8 @@ def _agreement(
     theirs, ours = [one for one, _ in pairs], [other for _, other in pairs]
     table = confusion(theirs, ours)
     weights: Literal["quadratic"] | None = None if {*theirs, *ours} <= {0.0, 1.0} else "quadratic"
-    kappa, raw = cohen_interval(theirs, ours, weights=weights), raw_agreement(theirs, ours)
+    possible = sorted({0.0, 1.0, *theirs, *ours})  # rare values that did not come may be those that agree
+    kappa, raw = cohen_interval(theirs, ours, weights=weights, labels=possible), raw_agreement(theirs, ours)
     bias = mean_gain(judge.name, theirs, ours)
     return JudgeAgreement(
         judge=_digest(judge),

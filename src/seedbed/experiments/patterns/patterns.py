@@ -26,7 +26,7 @@ from seedbed.experiments.patterns.slices import (
 from seedbed.experiments.patterns.traits import ScoredRun, conditions
 from seedbed.stats.arrays import Bools, Direction
 from seedbed.stats.multiplicity import benjamini_hochberg, holm
-from seedbed.stats.sequential.rule import check_rate
+from seedbed.stats.sequential.stopping_rule import check_rate
 from seedbed.storage.store import Json, short
 
 FEWEST = 20

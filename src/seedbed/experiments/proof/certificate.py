@@ -23,10 +23,10 @@ from seedbed.experiments.proof.scores import check_scores
 from seedbed.experiments.proof.slicing import check_slices
 from seedbed.experiments.replay.coverage import Coverage, differences, recorded_coverage
 from seedbed.experiments.replay.replay import is_replayed
-from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.sequential_test import SequentialTest
 from seedbed.experiments.verdict import NOT_STORED, Verdict
 from seedbed.playbooks.library import Library
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 from seedbed.storage import upkeep
 from seedbed.storage.store import Digest, Fact, Json, Query, Store, Upkeep, UpkeptStore, short
 

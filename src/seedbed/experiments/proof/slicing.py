@@ -20,8 +20,8 @@ from seedbed.evaluation.metrics.metric import Metric
 from seedbed.experiments.arms import is_unpaid, recorded_arms, run_arms
 from seedbed.experiments.evidence import evidence_of, same_numbers
 from seedbed.experiments.experiment import Experiment, expect_score
+from seedbed.experiments.sequential_test import SequentialTest, gain, unit_scores
 from seedbed.experiments.slices import Slice, SliceProgress, Slices, SliceTerms
-from seedbed.experiments.stopping import SequentialTest, gain, unit_scores
 from seedbed.experiments.verdict import Verdict
 from seedbed.playbooks.playbook import Playbook
 from seedbed.stats.sequential.betting import Betting

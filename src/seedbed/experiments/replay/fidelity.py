@@ -14,6 +14,7 @@ from seedbed.experiments.replay.history import History, PastRun
 from seedbed.experiments.replay.replay import Replayer, expect_paid
 from seedbed.parallel import in_order
 from seedbed.runs.cassette import LABELS, Missed
+from seedbed.runs.drift import AnswerDrift, add_up, drift_of
 from seedbed.runs.history import recall
 from seedbed.spending.ledger import Ledger
 from seedbed.stats.adjusted import AdjustedDifference, ppi
@@ -45,6 +46,8 @@ class Fidelity:
     strata: Mapping[str, ReplayAgreement]
     population: Interval
     """The estimated rate in the population from which the runs were drawn."""
+    drift: Sequence[AnswerDrift] = ()
+    """How live answers differ from those recorded for the same request, by step and tool."""
 
     def share(self, label: str, kind: str | None = None) -> float:
         """The share of the steps, of one kind or of all, that have a label; NaN if there were none."""
@@ -61,6 +64,7 @@ async def measure_fidelity(past: History, perform: Replayer, *, ledger: Ledger |
     runner = perform.runner
     playbooks = {name: runner.library.get(name) for name in {each.playbook for each in past.past}}
     labels: dict[str, Counter[str]] = {}
+    drifts: dict[str, list[AnswerDrift]] = {}
 
     async def one(item: tuple[PastRun, Task]) -> tuple[bool, bool]:
         then, task = item
@@ -75,6 +79,7 @@ async def measure_fidelity(past: History, perform: Replayer, *, ledger: Ledger |
             missed = False
         for kind, counts in perform.labels(playbook, task).items():
             labels.setdefault(kind, Counter()).update(counts)
+        drifts[task.id] = drift_of(done)
         same = (done.status, done.error, canonical(done.output)) == (then.status, then.error, canonical(then.output))
         return same and not missed, missed
 
@@ -93,6 +98,7 @@ async def measure_fidelity(past: History, perform: Replayer, *, ledger: Ledger |
         strata={stratum: count_agreement(results) for stratum, results in sorted(by_stratum.items())},
         # Equal results show no spread, which does not prove that there is none.
         population=population if population.low < population.high else whole.rate,
+        drift=add_up(each for task in past.tasks for each in drifts[task.id]),
     )
 
 

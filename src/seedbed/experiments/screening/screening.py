@@ -118,7 +118,7 @@ def _at(store: Store, point: str, playbook: Digest | None, since: datetime | Non
         if fact.subject in live:
             points[fact.body["point"]] += fact.body["propensity"] is not None
             if fact.body["point"] == point:
-                decisions.setdefault(fact.subject, []).append(Decision(**fact.body))
+                decisions.setdefault(fact.subject, []).append(Decision.from_body(fact.body))
     if not live:
         which = f"no run{' of this playbook' * bool(playbook)}{' since then' * bool(since)} is recorded here"
         raise NotFound(f"{which}. `seedbed runs list` shows what is")

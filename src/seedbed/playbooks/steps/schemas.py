@@ -12,6 +12,8 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
+from pydantic import WithJsonSchema
+
 from seedbed import expressions
 from seedbed.errors import PlaybookError, Problem, shown
 from seedbed.playbooks.prompts import fields
@@ -40,6 +42,9 @@ KEYWORDS = frozenset(
 """A mapping with no other keys is JSON Schema; any other one names the fields of an answer."""
 
 REPAIRS = 2
+
+OUTPUT_SCHEMA = WithJsonSchema({"type": ["object", "string"]})
+"""What an editor accepts: the short form and the path of a class become JSON Schema when a playbook is loaded."""
 
 MOST_SAID = 500
 """So many characters say what is wrong with a value."""

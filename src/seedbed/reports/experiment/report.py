@@ -20,7 +20,7 @@ from seedbed.reports.plots import Axes, Point, Series, chart, forest, strip
 from seedbed.stats.estimates import Interval
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 from seedbed.storage.store import Store, short
 
 FIGURES = ("figure", "value", "what it means")

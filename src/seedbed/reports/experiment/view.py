@@ -20,7 +20,7 @@ from seedbed.stats.scores import difference_interval
 from seedbed.stats.sequential import RULES
 from seedbed.stats.sequential.betting import Betting, bets, interval
 from seedbed.stats.sequential.exact import ExactMcNemar
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 from seedbed.storage.store import Json, canonical, short
 
 SHORTLY = {

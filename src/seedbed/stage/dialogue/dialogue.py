@@ -19,6 +19,7 @@ from seedbed.stage.dialogue.agent_loop import answer_step
 from seedbed.stage.dialogue.children import INHERITED, STOPPING, open_children
 from seedbed.stage.dialogue.context import Statement, condense, summarise
 from seedbed.stage.stage import Stage
+from seedbed.stage.turns.model_turns import TurnOptions
 from seedbed.storage.store import canonical
 
 UNANSWERED = "(not answered: the budget was spent)"
@@ -160,7 +161,10 @@ class _Dialogue:
                 system = fill(self.playbook.roles[step.role].system, self.values)
                 last = step.name == self.last and not rounds
                 messages = [*self.stage.instructions(step.role, system), *before, *fresh]
-                turn = await answer_step(self.stage, step, messages, last=last)
+                if step.output is None and not self.playbook.tools_of(step):
+                    turn = await self.stage.turn(step.role, messages, TurnOptions(last=last), step=step)
+                else:
+                    turn = await answer_step(self.stage, step, messages, last=last)
                 text = turn.text if turn.value is None else canonical(turn.value)
                 self._set_fields(step.name, turn.value)
                 if step.opens:

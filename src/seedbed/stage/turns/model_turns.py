@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from seedbed.models.calling.fallback import Discard, ModelAnswer, ModelCall
 from seedbed.models.chat import Message, OutputForm, Sampling, ToolCall, ToolOffer
+from seedbed.playbooks.playbook import Role
 from seedbed.playbooks.steps.schemas import read_answer
 from seedbed.runs.messages import SpeakerText, to_compare
 from seedbed.runs.run import Failure, RunEvent, Turn
@@ -24,15 +25,22 @@ class TurnOptions:
     offer: ToolOffer | None = None
     form: OutputForm | None = None
     last: bool = False
+    stop: tuple[str, ...] = ()
 
     @property
     def beyond(self) -> tuple[ToolOffer | OutputForm, ...]:
         return Sampling(offer=self.offer, form=self.form).beyond
 
+    def sampling(self, role: Role, seed: int) -> Sampling:
+        """How the role answers such a turn."""
+        stop = self.stop or role.stop
+        return Sampling(role.temperature, role.max_tokens, seed, stop, self.offer, self.form)
+
     def body(self) -> Json:
         """What a turn stores of them, beside the tools."""
         choice, schema = self.offer.choice if self.offer else "", self.form.digest if self.form else ""
-        return {name: value for name, value in (("tool_choice", choice), ("schema", schema)) if value}
+        options = ("tool_choice", choice), ("schema", schema), ("stop", list(self.stop))
+        return {name: value for name, value in options if value}
 
 
 PLAIN = TurnOptions()

@@ -13,7 +13,7 @@ from seedbed.errors import SeedbedError, shown
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import ExactMcNemar
 from seedbed.stats.sequential.gsprt import Gsprt, Sprt
-from seedbed.stats.sequential.rule import StoppingRule
+from seedbed.stats.sequential.stopping_rule import StoppingRule
 
 RULES: dict[str, type[StoppingRule]] = {rule.name: rule for rule in (ExactMcNemar, Betting, Gsprt, Sprt)}
 

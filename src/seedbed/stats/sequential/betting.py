@@ -17,7 +17,7 @@ import numpy as np
 
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Bools, Floats, Integers, first_enough
-from seedbed.stats.sequential.rule import (
+from seedbed.stats.sequential.stopping_rule import (
     Answer,
     Conclusion,
     Ends,

@@ -12,7 +12,7 @@ import numpy as np
 from seedbed.errors import SeedbedError, shown
 from seedbed.stats.arrays import Bools, Floats, Integers
 from seedbed.stats.sequential.betting import Bet, bets, evidence
-from seedbed.stats.sequential.rule import (
+from seedbed.stats.sequential.stopping_rule import (
     Answer,
     Conclusion,
     Ends,

@@ -14,7 +14,7 @@ from seedbed.stats.power import check_discordance, check_effect
 from seedbed.stats.sequential.betting import Betting
 from seedbed.stats.sequential.exact import Boundary, ExactMcNemar, Futility, toss
 from seedbed.stats.sequential.gsprt import Gsprt
-from seedbed.stats.sequential.rule import Conclusion, StoppingRule
+from seedbed.stats.sequential.stopping_rule import Conclusion, StoppingRule
 
 PATTERNS = 200
 """A plan of the exact test averages over this many draws of which tasks differ."""

@@ -38,7 +38,7 @@ from seedbed.runs.cassette import ReplayMode
 from seedbed.settings.channels import ChannelSettings
 from seedbed.stage.program import Program
 from seedbed.stats.multiplicity import Balance, ErrorBudget
-from seedbed.stats.sequential.rule import Answer
+from seedbed.stats.sequential.stopping_rule import Answer
 from seedbed.storage.signing import check_signatures
 from seedbed.storage.store import Digest, Json, Query, now, short
 from seedbed.telemetry import during

@@ -7,18 +7,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seedbed import plugins
 from seedbed.errors import NotFound, expect_type, shown
-from seedbed.evaluation.datasets.dataset import Task
 from seedbed.evaluation.estimate import RunEstimate, estimate
-from seedbed.evaluation.metrics.metric import Metric, Score, blind
-from seedbed.release.assignment import feedback
 from seedbed.reports.run import routings
 from seedbed.runs.cassette import ANSWERS
 from seedbed.runs.doubts import CallInDoubt as CallInDoubt
 from seedbed.runs.doubts import calls_in_doubt, settle
+from seedbed.runs.drift import AnswerDrift, drift_of
 from seedbed.runs.history import entries_of, recall, recent
 from seedbed.runs.run import Run, RunEvent, RunLabels
 from seedbed.spending.ledger import Ledger
@@ -30,8 +28,10 @@ from seedbed.stage.stage import Stage
 from seedbed.stage.turns.model_choice import routing_outcomes
 from seedbed.storage.off_loop import off_loop
 from seedbed.storage.store import Fact, Feed, Json, Query, now
-from seedbed.workspace.execution import Execution
 from seedbed.workspace.resources import AnyPlaybook, Resources, new_seed
+
+if TYPE_CHECKING:
+    from seedbed.evaluation.metrics.metric import Metric, Score
 
 T = TypeVar("T")
 
@@ -200,6 +200,10 @@ class Runs:
         )
         return replay
 
+    def drift(self, replay: Run) -> list[AnswerDrift]:
+        """How the live answers of a replay differ from the recorded ones, by step and tool."""
+        return drift_of(replay)
+
     def align(self, recorded: Run, replayed: Run) -> list[ReplayStep]:
         """Steps of a replay, each with the recorded one of the same request, else the next of its kind and name.
 
@@ -223,10 +227,8 @@ class Runs:
 
     async def score(self, run: Run | str, metric: Metric | str, expected: Any = None) -> Score:
         """Score a recorded run by a metric or a judge. The score is attached to the run, as feedback of that name."""
-        done, chosen = self.get(run), Execution(self._resources).metric(metric)
-        score = await chosen(blind(done), Task(done.id, done.inputs, expected))
-        if score.value is not None:
-            feedback(self._resources.library, done.id, score.value, score.reason, metric=chosen.name)
+        score_run = plugins.load("seedbed.workspace.execution:score_run", "score")  # it loads statistics
+        score: Score = await score_run(self._resources, self.get(run), metric, expected)
         return score
 
     def scores(self, run: Run | str) -> dict[str, float]:

@@ -22,7 +22,7 @@ from seedbed.reports.search.view import SearchView
 from seedbed.spending.account import Account
 from seedbed.spending.budget import Budget
 from seedbed.spending.notices import SpendingNotice, reached_level
-from seedbed.storage.store import Json, digest, short
+from seedbed.storage.store import Json, Query, digest, short
 from seedbed.workspace.execution import Execution, MetricChoice, Tasks, expect_order
 from seedbed.workspace.resources import AnyPlaybook, Resources
 
@@ -98,9 +98,12 @@ class Searches:
         library = self._resources.library
         runner = self._resources.runner
 
+        before = self._newest_step()
+
         def watch(progress: SearchProgress) -> None:
             for name, limit in plan.budget.body().items():
-                if reached_level(progress.account.spent[name], limit) >= NEAR:
+                near = reached_level(progress.account.spent[name], limit) >= NEAR
+                if near and self._newest_step() > before:  # what is read again costs nothing now
                     self._note_near(plan, name, progress.account)
             if on_event:
                 on_event(progress)
@@ -110,6 +113,10 @@ class Searches:
         finally:
             if runner.tell and (news := await runner.spent.news()):
                 await runner.tell(news)
+
+    def _newest_step(self) -> int:
+        newest = self._resources.store.facts(Query(kind="step", newest=True, limit=1))
+        return next((fact.number for fact in newest), 0)
 
     def _note_near(self, plan: Plan, name: str, account: Account) -> None:
         at, spent = self._resources.library.clock(), account.spent[name]

@@ -51,7 +51,7 @@ def replay(
             call.show(expected.document(), views.estimate_line(expected))
             return
         now, missed = wait_for(space.runs.replay(then, playbook, mode=mode, program=program))
-        steps = space.runs.align(then, now)
+        steps, drift = space.runs.align(then, now), space.runs.drift(now)
     outcome, before = ({name: getattr(each, name) for name in ("status", "output", "error")} for each in (now, then))
     at = next((number for number, step in enumerate(steps, 1) if step.differs), None)
     body = {
@@ -65,8 +65,9 @@ def replay(
         "missed": missed,
         "diverges_at": at,
         "steps": [asdict(step) for step in steps],
+        "drift": [asdict(each) for each in drift],
     }
-    call.show(body, *_view(body, steps))
+    call.show(body, *_view(body, steps), *views.drift_lines(drift))
     raise typer.Exit(BLOCKED if missed else PASS)
 
 

@@ -18,6 +18,7 @@ from seedbed.cli.views import run as views
 from seedbed.files import write_private
 from seedbed.reports.numbers import counted
 from seedbed.reports.run import to_html, to_json, to_markdown, to_pdf, view_of
+from seedbed.reports.timeline import timeline
 from seedbed.storage.store import Json, short
 from seedbed.workspace.nouns.runs import own_inputs
 
@@ -74,13 +75,24 @@ def _style(run: Json) -> str:
 
 
 @command(app)
-def show(call: Invocation, run: RunId) -> None:
+def show(
+    call: Invocation,
+    run: RunId,
+    times: Annotated[
+        bool, typer.Option("--timeline", help="When each step began, how long it waited and took, child runs too.")
+    ] = False,
+) -> None:
     """Show a run as it happened: prompts and answers, decisions, tool calls, and the runs it opened."""
     with call.open() as space:
         shown = space.runs.get(run)
         entries = space.runs.entries(shown)
+        rows = timeline(shown, space.store)
     opened = [line((f"opened by {short(shown.parent)}", "dim"))] if shown.parent else []
     parts: list[RenderableType] = [views.run_line(shown), *opened]
+    document = {**views.run_document(shown), "timeline": [row.document() for row in rows]}
+    if times:
+        call.show(document, *parts, views.timeline_view(rows))
+        return
     for fact in entries:
         parts += views.entry_view(fact)
     if shown.error:
@@ -88,7 +100,7 @@ def show(call: Invocation, run: RunId) -> None:
     else:
         answer = line(f"{counted(len(shown.turns), 'turn')}, output: ", (views.answer_text(shown.output), "bold"))
         parts += [Rule(style="dim"), answer]
-    call.show(views.run_document(shown), *parts)
+    call.show(document, *parts)
 
 
 @command(app, "tail")

@@ -18,7 +18,7 @@ from seedbed.evaluation.metrics.metric import ExactMatch, Score
 from seedbed.experiments.compare import run_experiment
 from seedbed.experiments.experiment import EDITION, Design, Experiment, drawn
 from seedbed.experiments.options import Comparing
-from seedbed.experiments.stopping import SequentialTest
+from seedbed.experiments.sequential_test import SequentialTest
 from seedbed.experiments.verdict import Verdict
 from seedbed.runs.run import Run
 from seedbed.spending.ledger import Ledger

@@ -27,7 +27,7 @@ from seedbed.stats.scores import few_sources
 from seedbed.stats.sequential.betting import Betting, bets, interval
 from seedbed.stats.sequential.exact import ExactMcNemar, Futility
 from seedbed.stats.sequential.gsprt import Gsprt, Sprt
-from seedbed.stats.sequential.rule import SIGNS, Answer
+from seedbed.stats.sequential.stopping_rule import SIGNS, Answer
 from seedbed.storage.store import Digest, Json
 
 MISSING = 0.1
