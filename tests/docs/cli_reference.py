@@ -27,7 +27,7 @@ Verbs do the work: {VERBS}.
 Nouns look things up: {NOUNS}.
 
 Every command has `--help`, and `seedbed demo` shows many of them in action. A PLAYBOOK argument is a file
-(`sorter.yaml`), a digest or its first characters (`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or
+(`sorter.yaml`), a digest or a prefix of one (`4f2a91`), a ref (`versions/sorter/1.0.0`), a branch (`better`) or
 a channel (`production`).
 
 ## Common options

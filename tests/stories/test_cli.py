@@ -142,7 +142,9 @@ def test_ctrl_c_ends_with_130_and_what_was_said_is_kept(mail: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert re.fullmatch(r"! Go on: seedbed run --resume \w+\nInterrupted. What was recorded so far is stored.\n", err)
+    assert re.fullmatch(
+        r"! To continue: seedbed run --resume \w+\nInterrupted. Everything recorded so far is stored.\n", err
+    )
     assert document("seedbed store stats", mail)["facts"]["turn"] == 1
 
 

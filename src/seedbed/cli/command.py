@@ -106,9 +106,9 @@ class Invocation:
         if file and not self.as_json:
             output.show(None, False, output.line(("✓ ", "bold green"), f"wrote {file}"))
 
-    def done(self, document: dict[str, Any], text: str, *, would: str = "would have: ") -> None:
+    def done(self, document: dict[str, Any], text: str) -> None:
         """Print what a command changed, or would have changed."""
-        mark = (would, "yellow") if self.dry_run else ("✓ ", "bold green")
+        mark = ("dry run: ", "yellow") if self.dry_run else ("✓ ", "bold green")
         self.show({**document, "dry_run": self.dry_run}, output.line(mark, text))
 
 
@@ -130,7 +130,7 @@ def going_on(command: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        output.warn(f"Go on: {command()}")
+        output.warn(f"To continue: {command()}")
         raise
 
 

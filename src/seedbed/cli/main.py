@@ -34,7 +34,7 @@ COMMANDS = {
         "verbs.release:rollback_app",
         "Remove a canary, or return to the previously served playbook.",
     ),
-    "stop": (VERBS, "verbs.stop", "Halt every run, search and job of the workspace at its next call."),
+    "stop": (VERBS, "verbs.stop", "Halt all runs, searches and jobs in the workspace."),
     "playbook": (NOUNS, "nouns.playbook.playbook", "Store, name, find, diff and merge playbooks."),
     "runs": (NOUNS, "nouns.runs.runs", "List, show, follow, replay and export runs."),
     "sessions": (NOUNS, "nouns.sessions", "Read and compare sessions recorded by another agent."),
@@ -48,7 +48,7 @@ COMMANDS = {
     "search": (NOUNS, "nouns.search", "List and show searches."),
     "experiment": (NOUNS, "nouns.experiment", "List, show, report on and abort comparisons."),
     "evidence": (NOUNS, "nouns.evidence", "Show and verify the evidence behind verdicts."),
-    "metrics": (NOUNS, "nouns.metrics", "List figures of a workspace, or serve them to Prometheus."),
+    "metrics": (NOUNS, "nouns.metrics", "List a workspace's metrics, or serve them to Prometheus."),
     "store": (NOUNS, "nouns.store", "Verify, copy, measure and clean up the store."),
 }
 """Every command: its panel in the help, its module in this package, and what it does."""
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str], root: Any = None) -> int:
         output.show_error(wrong, as_json)
         return DEFECT
     if code == INTERRUPTED:
-        typer.echo("Interrupted. What was recorded so far is stored.", err=True)
+        typer.echo("Interrupted. Everything recorded so far is stored.", err=True)
     return code if isinstance(code, int) else PASS
 
 

@@ -26,22 +26,26 @@ Because = Annotated[str, typer.Option("--because", metavar="REASON", help="The r
 PlaybookName = Annotated[str, typer.Argument(metavar="PLAYBOOK", help=PLAYBOOK)]
 DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]
 ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel's name, such as production.")]
-ExperimentName = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="The digest, or its first characters.")]
+ExperimentName = Annotated[
+    str, typer.Argument(metavar="EXPERIMENT", help="The experiment's digest, or a prefix of it.")
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Set one value, for example roles.writer.temperature=0.2."),
 ]
 ProgramPath = Annotated[
     str | None,
-    typer.Option("--program", metavar="MODULE:FUNCTION", help="What performs the playbook, in place of its steps."),
+    typer.Option(
+        "--program", metavar="MODULE:FUNCTION", help="The function that runs the playbook, in place of its own steps."
+    ),
 ]
 RowLimit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Show at most this many.")]
-MetricName = Annotated[str, typer.Option("--metric", metavar="METRIC", help="How to score answers.")]
-RunScores = Annotated[str, typer.Option("--metric", help="The scores to use; outcome means users' feedback.")]
+MetricName = Annotated[str, typer.Option("--metric", metavar="METRIC", help="The metric used to score answers.")]
+RunScores = Annotated[str, typer.Option("--metric", help="The scores to use; outcome means user feedback.")]
 Parallel = Annotated[
     str | None,
     typer.Option(
-        "--parallel", metavar="WHERE", help="Where to execute runs: loop, processes, a number of processes, or ray."
+        "--parallel", metavar="WHERE", help="Where to execute runs: loop, processes, ray, or a number of processes."
     ),
 ]
 RealTools = Annotated[
@@ -49,7 +53,7 @@ RealTools = Annotated[
     typer.Option("--real-tools", help="Use real tools. Default: only simulated or sandboxed ones."),
 ]
 ReportFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new file: .md or .html.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report to a new .md or .html file.")
 ]
 OutputFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write. Default: standard output.")
@@ -83,7 +87,7 @@ def _error_rate(alpha: float) -> float:
 AlphaRate = Annotated[
     float,
     typer.Option(
-        "--alpha", metavar="RATE", callback=_error_rate, help="The maximum chance of a false finding, below 0.5."
+        "--alpha", metavar="RATE", callback=_error_rate, help="The maximum probability of a false finding, below 0.5."
     ),
 ]
 
@@ -96,7 +100,9 @@ def read_share(text: str) -> float:
 
 CanaryShare = Annotated[
     float | None,
-    typer.Option("--share", metavar="SHARE", parser=read_share, help="The share of users who get it, such as 5%."),
+    typer.Option(
+        "--share", metavar="SHARE", parser=read_share, help="The share of users who get the canary, such as 5%."
+    ),
 ]
 
 

@@ -89,7 +89,7 @@ def expect_new(file: Path) -> None:
         raise SettingsError([Problem(str(file), "a file that exists", "a new one", "Remove it or choose another.")])
     if not file.parent.is_dir():
         remedy = "Create it or choose another."
-        raise SettingsError([Problem(str(file), f"no folder {file.parent}", "a folder that is there", remedy)])
+        raise SettingsError([Problem(str(file), f"no folder {file.parent}", "an existing folder", remedy)])
 
 
 def hand_over(document: dict[str, Any], text: str, file: Path | None, as_json: bool) -> None:
@@ -279,7 +279,7 @@ def show_error(error: Exception, as_json: bool) -> None:
         problems = problem_documents(problems_of(error))
         typer.echo(as_json_text({**document, "problems": problems}, indent=2), err=True)
     elif unexpected:
-        report = "This is a defect of seedbed: please report it, with what SEEDBED_DEBUG=1 shows, to its issue tracker."
+        report = "This is a bug in seedbed: please report it in the issue tracker, with the output of SEEDBED_DEBUG=1."
         _cross(f"unexpected {type(error).__name__}: {clipped(error, 300)}. {report}")
     else:
         _cross(_heading(error))

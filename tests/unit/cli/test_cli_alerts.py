@@ -73,7 +73,7 @@ def test_a_test_fails_if_somebody_could_not_be_reached_and_it_can_be_sent_again(
         again = seedbed("alerts", "resend", "--json")
         assert (again.code, again.json["deliveries"][0]["status"]) == (0, "delivered")
     assert len(server.posted) == 3
-    assert seedbed("alerts", "resend").out == "All alerts are delivered.\n"
+    assert seedbed("alerts", "resend").out == "All alerts have been delivered.\n"
     assert seedbed("alerts", "list", "--json").json["alerts"][0]["delivered"] == ["log", "webhook"]
     assert "T0KEN" not in repr(held())
     assert "S3CRET" not in repr(held())

@@ -97,7 +97,9 @@ def test_it_says_beforehand_which_attempt_it_is_and_how_many_tasks_are_fresh(see
         done = seedbed(*COMPARE, *words)
         return " ".join(f"{done.err} {done.out}".split())
 
-    assert "exploratory, so it can release nothing: no channel serves the control; 40 of 40 tasks" in said("--plan")
+    assert "exploratory, so it cannot support a release: no channel serves the control; 40 of 40 tasks" in said(
+        "--plan"
+    )
     seedbed("release", "sorter.yaml", "--to", "production", "--because", "the first")
     before = held()
     assert "attempt 1, at error rate 0.047; 40 of 40 tasks fresh" in said("--dry-run")
@@ -282,7 +284,7 @@ def test_a_comparison_that_was_interrupted_comes_to_the_same_verdict(space: Path
     command = ("compare", "better.yaml", "agent.yaml", "--on", "tasks.jsonl", "--json")
     stopped = seedbed(*command)
     assert (stopped.code, stopped.out) == (130, "")
-    assert f"Go on: seedbed {' '.join(command)}" in " ".join(stopped.err.split())
+    assert f"To continue: seedbed {' '.join(command)}" in " ".join(stopped.err.split())
     assert [each["status"] for each in seedbed("experiment", "list", "--json").json] == ["running"]
     write(space, calm="", other__yaml=WORKSPACE.replace("seedbed.db", "other.db"))
     resumed, alone = seedbed(*command), seedbed(*command, "-w", "other.yaml")

@@ -42,13 +42,13 @@ def test_check_names_what_repeats_and_leaks(tmp_path: Path, seedbed: Seedbed) ->
     done = seedbed("dataset", "check", "odd.jsonl", "--json")
     assert keeps_promise(done.json, "dataset", "check")
     assert (done.code, done.json["units"], len(done.json["unanswered"])) == (0, 3, 1)
-    assert "Nothing repeats or leaks." in seedbed("dataset", "check", "odd.jsonl").out
+    assert "No duplicates or leaks." in seedbed("dataset", "check", "odd.jsonl").out
     rows = [("a", "Where is my parcel?", "train"), ("b", "where is  my parcel", "test"), ("c", "Thanks a lot", "test")]
     lines = [json.dumps({"id": name, "inputs": {"text": text}, "split": split}) for name, text, split in rows]
     write(tmp_path, leaky__jsonl="\n".join(lines))
     leaky = seedbed("dataset", "check", "leaky.jsonl")
     assert leaky.code == 1
-    for words in ("3, asking 2 different questions", "the same", "leak", "train: a", "test: b"):
+    for words in ("3, asking 2 different questions", "duplicate", "leak", "train: a", "test: b"):
         assert words in leaky.out
 
 

@@ -44,7 +44,7 @@ def test_a_dry_run_estimates_and_pays_nothing(
     assert (by_steps.code, counted) == (0, [runs, runs, 0])
     assert by_steps.json["usd"] > 0
     assert held() == before
-    assert "each step once" in seedbed(*command, "--dry-run").out
+    assert "if each step runs once" in seedbed(*command, "--dry-run").out
 
 
 LABELS = "".join(f'{{"inputs": {{"text": "{n}"}}, "expected": "good", "output": "good", "label": 1}}\n' for n in (1, 2))
@@ -88,7 +88,7 @@ def test_an_estimate_is_the_mean_of_earlier_runs(space: Path, seedbed: Seedbed) 
     estimate = seedbed("evaluate", "sorter.yaml", "tasks.jsonl", "--dry-run", "--json").json
     assert estimate["as_runs"] == 2
     assert estimate["usd"] == pytest.approx(12 * sum(costs) / 2)
-    assert "as its last 2 runs" in seedbed("evaluate", "sorter.yaml", "tasks.jsonl", "--dry-run").out
+    assert "based on its last 2 runs" in seedbed("evaluate", "sorter.yaml", "tasks.jsonl", "--dry-run").out
 
 
 def test_a_search_shares_the_estimate(split: Path, seedbed: Seedbed) -> None:
@@ -104,7 +104,7 @@ def test_an_interrupted_run_prints_the_command_that_goes_on_and_lists_agree_on_i
     write(space, stopped_agent__py=AGENT, stopped__yaml=agent)
     stopped = seedbed("run", "stopped.yaml", "text=hello")
     assert stopped.code == 130
-    (command,) = re.findall(r"Go on: seedbed (run --resume \w+)", " ".join(stopped.err.split()))
+    (command,) = re.findall(r"To continue: seedbed (run --resume \w+)", " ".join(stopped.err.split()))
     (listed,) = seedbed("runs", "list", "--json").json["runs"]
     shown = seedbed("runs", "show", listed["run"], "--json").json
     assert listed["cost_usd"] == shown["cost_usd"] > 0
@@ -134,6 +134,6 @@ def test_an_interrupted_search_prints_the_command_that_goes_on(split: Path, seed
     search = ("evolve", "searched.yaml", "train.jsonl", "--budget", "300 runs", "--confirm", "none")
     stopped = subprocess.run([sys.executable, "-m", "seedbed", *search], capture_output=True, text=True, check=False)
     assert stopped.returncode == 130
-    (command,) = re.findall(r"Go on: seedbed (evolve --resume b2:\w+)", " ".join(stopped.stderr.split()))
+    (command,) = re.findall(r"To continue: seedbed (evolve --resume b2:\w+)", " ".join(stopped.stderr.split()))
     write(split, calm="")
     assert seedbed(*command.split(), "--json").code in (0, 2)

@@ -127,7 +127,7 @@ def test_who_interrupts_is_told_how_to_go_on_and_pays_nothing_twice(space: Path,
     write(space, interrupted_agent__py=AGENT, agent__yaml="program: interrupted_agent:handle\n")
     done = seedbed("evaluate", "agent.yaml", "tasks.jsonl")
     assert done.code == 130
-    assert "Go on: seedbed evaluate agent.yaml tasks.jsonl" in done.err
+    assert "To continue: seedbed evaluate agent.yaml tasks.jsonl" in done.err
     write(space, calm="")
     rest = seedbed("evaluate", "agent.yaml", "tasks.jsonl", "--json").json
     assert (rest["tasks"], rest["mean"]) == (12, 0.5)
@@ -249,7 +249,7 @@ def test_a_suite_says_itself_what_is_measured_how(option: tuple[str, str], space
     suite(space)
     done = seedbed("evaluate", "--suite", "mood", *option)
     assert done.code == 64
-    assert "the suite says that itself" in done.err
+    assert "the suite already defines this" in done.err
 
 
 def test_a_suite_without_any_playbook_is_refused(space: Path, seedbed: Seedbed) -> None:

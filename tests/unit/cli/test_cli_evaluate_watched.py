@@ -26,7 +26,7 @@ def test_an_interruption_says_how_far_it_came_and_how_to_go_on(capsys: pytest.Ca
     with pytest.raises(typer.Exit) as ended:
         interrupted()
     assert ended.value.exit_code == 130
-    assert "Stopped after 1,200 of 1,500 results. Go on: seedbed" in capsys.readouterr().err
+    assert "Stopped after 1,200 of 1,500 results. To continue: seedbed" in capsys.readouterr().err
 
 
 def test_what_is_told_goes_to_the_error_stream(capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,7 +102,7 @@ def test_a_forged_certificate_ends_with_1(verdict: Any, seedbed: Seedbed) -> Non
 
 def test_where_there_is_no_verdict_nothing_is_wrong(space: Path, seedbed: Seedbed) -> None:
     assert seedbed("evidence", "verify", "--json").json == []
-    assert "There is no verdict yet" in seedbed("evidence", "verify").out
+    assert "No verdicts yet" in seedbed("evidence", "verify").out
 
 
 @pytest.mark.parametrize("command", ["show", "verify"])

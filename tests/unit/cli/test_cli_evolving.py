@@ -68,7 +68,7 @@ async def test_a_search_so_far_is_told_in_a_few_lines() -> None:
     assert best.endswith(f"| step {len(last.steps)} | {len(last.pool) - 1} tried")
     assert re.match(rf"runs +━+╌* {last.account.runs} runs of 900 runs$", first)
     free, arms = rest
-    assert re.match(r"besides 0 tokens, \$0\.00, \d+ seconds$", free)
+    assert re.match(r"also spent 0 tokens, \$0\.00, \d+ seconds$", free)
     each = [rf"{name} \d+ turns \+0\.\d+" for name in ("best_of", "assembly", "population")]
     assert re.match(rf"arms +{', '.join(each)}$", arms)
 
@@ -108,7 +108,7 @@ async def test_whoever_looks_sees_it_live_on_the_error_stream(capsys: pytest.Cap
         await searched(watch=watch)
     out, err = capsys.readouterr()
     assert out == ""
-    assert "portfolio within 900 runs: 0 tasks to read, 40 to decide, 40 to confirm" in err
+    assert "portfolio within 900 runs: 0 tasks to reflect on, 40 to select, 40 to confirm" in err
     assert re.search(r"best 0\.\d+ \[.*\] on \d+ of 40 tasks", err)
 
 

@@ -20,7 +20,7 @@ def mail(space: Path, seedbed: Seedbed) -> None:
 
 def test_held_out_tasks_are_opened_by_a_comparison_that_may_release(seedbed: Seedbed) -> None:
     would = seedbed("dataset", "hold-out", "mail", "--share", "0.5", "--seed", "1", "--dry-run")
-    assert "would hold out: 30 tasks of mail" in would.out
+    assert "dry run: 30 tasks of mail held out" in would.out
     done = seedbed("dataset", "hold-out", "mail", "--share", "0.5", "--seed", "1", "--json")
     assert keeps_promise(done.json, "dataset", "hold-out")
     assert len(done.json["held_out"]) == 30

@@ -131,7 +131,7 @@ def test_diff_shows_numbers_from_and_to_and_texts_word_by_word(tmp_path: Path, s
     document = seedbed("playbook", "diff", "a.yaml", "b.yaml", "--json").json
     assert keeps_promise(document, "playbook", "diff")
     assert len(document["changes"]) == 2
-    assert seedbed("playbook", "diff", "a.yaml", "a.yaml").out == "no difference\n"
+    assert seedbed("playbook", "diff", "a.yaml", "a.yaml").out == "no differences\n"
 
 
 def test_diff_of_names_and_files_together(kept: str, space: Path, seedbed: Seedbed) -> None:

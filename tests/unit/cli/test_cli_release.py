@@ -85,7 +85,7 @@ def test_a_release_can_be_rehearsed(evolved: Path, seedbed: Seedbed) -> None:
     before = held()
     done = seedbed("release", "better", "--to", "production", "--dry-run", "--json")
     assert (done.code, done.json["dry_run"], done.json["version"]) == (0, True, 2)
-    assert "would pass: production now serves" in seedbed("release", "better", "--to", "production", "--dry-run").out
+    assert "dry run: production now serves" in seedbed("release", "better", "--to", "production", "--dry-run").out
     assert held() == before
 
 

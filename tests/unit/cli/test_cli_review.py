@@ -40,7 +40,7 @@ def test_somebody_else_approves_and_it_can_be_rehearsed(
 def test_a_request_waits_in_the_queue_until_it_is_answered(
     reviewed: str, seedbed: Seedbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert seedbed("review", "list").out == "No review is waiting.\n"
+    assert seedbed("review", "list").out == "No reviews are waiting.\n"
     asked = seedbed("review", "request", *ABOUT, "--because", "please [b]look[/b]", "--json")
     assert keeps_promise(asked.json, "review", "request")
     waiting = seedbed("review", "list", "--json")

@@ -129,8 +129,8 @@ def test_a_search_that_has_not_ended_is_listed_and_shown(store: Store, seedbed: 
 
     with pytest.raises(Interrupted):
         asyncio.run(searched(store, watch=watch))
-    assert "not ended" in seedbed("search", "list").out
+    assert "unfinished" in seedbed("search", "list").out
     (each,) = seedbed("search", "list", "--json").json
     assert (each["ended"], each["gain"]) == (None, None)
     done = seedbed("search", "show", short(each["search"]))
-    assert (done.code, "not ended yet" in done.out) == (0, True)
+    assert (done.code, "not finished yet" in done.out) == (0, True)

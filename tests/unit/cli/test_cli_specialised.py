@@ -40,7 +40,7 @@ def test_a_rehearsal_says_what_the_command_says_and_changes_nothing(command: str
     rehearsed = seedbed("playbook", command, *COMMANDS[command], "--dry-run", "--json")
     assert rehearsed.code == 0
     assert keeps_promise(rehearsed.json, "playbook", command)
-    assert "would have: " in seedbed("playbook", command, *COMMANDS[command], "--dry-run").out
+    assert "dry run: " in seedbed("playbook", command, *COMMANDS[command], "--dry-run").out
     assert held() == before
     done = seedbed("playbook", command, *COMMANDS[command], "--json")
     assert done.json == {**rehearsed.json, "dry_run": False}
@@ -94,7 +94,7 @@ def test_clashes_are_listed_with_both_sides_and_nothing_moves(seedbed: Seedbed) 
     before = held()
     done = seedbed("playbook", "rebase", "law/sort")
     assert done.code == 1
-    assert "2 clashes between corpora/law/sort and branches/main; nothing has moved" in done.out
+    assert "2 clashes between corpora/law/sort and branches/main; nothing was changed" in done.out
     assert "parameters.caution  0.5 → 0.9" in done.out
     assert "parameters.caution  0.5 → 0.7" in done.out
     told = seedbed("playbook", "rebase", "law/sort", "--json")
@@ -151,7 +151,7 @@ def test_a_rule_that_stays_although_the_base_let_go_of_it_is_told(space: Path, s
     seedbed("playbook", "name", "main", "looser.yaml", *WHY)
     done = seedbed("playbook", "rebase", "law/sort")
     assert done.code == 0
-    assert "rules.never: nothing was wanted; the stricter ['delete_message'] stays" in done.out
+    assert "rules.never: nothing was proposed, but the stricter ['delete_message'] is kept" in done.out
 
 
 def test_back_to_base_is_one_command_and_can_be_traced(law: str, seedbed: Seedbed) -> None:
@@ -161,7 +161,7 @@ def test_back_to_base_is_one_command_and_can_be_traced(law: str, seedbed: Seedbe
     assert (done.json["before"], done.json["playbook"], done.json["behind"]) == (own, main, False)
     [latest, *_] = seedbed("playbook", "log", "corpora/law/sort", "--moves", "--json").json["moves"]
     assert (latest["from"], latest["because"]) == (own, WHY[1])
-    assert "at its base already" in seedbed("playbook", "base", "law/sort", *WHY).out
+    assert "already at its base" in seedbed("playbook", "base", "law/sort", *WHY).out
 
 
 @pytest.mark.usefixtures("law")

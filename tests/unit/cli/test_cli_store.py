@@ -211,7 +211,7 @@ def test_migrate_goes_back_and_forth_and_loses_nothing(filled: str, seedbed: See
     down = seedbed("store", "migrate", "--to", "1", "--json")
     assert keeps_promise(down.json, "store", "migrate")
     assert down.json["steps"] == ["m004_commitments", "m003_views", "m002_search"]
-    assert "took up: m002_search, m003_views, m004_commitments" in seedbed("store", "migrate").out
+    assert "ran upgrade steps: m002_search, m003_views, m004_commitments" in seedbed("store", "migrate").out
     assert held() == before
 
 

@@ -101,7 +101,7 @@ def test_people_see_one_row_for_each_guard(canary: tuple[str, str], seedbed: See
     assert split.startswith(
         "split of the units as planned: p = 1 for a split this uneven by chance; e = 1, where 100 is"
     )
-    assert rest[-1] == "no alarm"
+    assert rest[-1] == "no alarms"
 
 
 def test_a_guard_is_one_row_of_whole_numbers_at_80_columns(
@@ -163,7 +163,7 @@ def test_what_does_worse_is_taken_back_with_exit_code_1(canary: tuple[str, str],
     assert seedbed("alerts", "list", "--json").json["alerts"][0]["kind"] == "rolled back"
     assert seedbed("store", "verify").code == 0
     done = seedbed("channel", "watch", "production", "--once")
-    assert (done.code, "no alarm" in done.out) == (0, True)
+    assert (done.code, "no alarms" in done.out) == (0, True)
 
 
 def test_a_dry_run_says_what_would_happen_and_nobody_hears_of_it(
@@ -284,7 +284,7 @@ def test_it_goes_on_until_ctrl_c(options: tuple[str, ...], canary: tuple[str, st
             said = process.stdout.readline()
             if options:
                 return bool(json.loads(said)["moved"])
-            while said and not said.startswith(("no alarm", "rolled back; ")):
+            while said and not said.startswith(("no alarms", "rolled back; ")):
                 said = process.stdout.readline()
             return said.startswith("rolled back; ")
 
@@ -320,4 +320,4 @@ def test_a_store_that_is_gone_for_a_while_does_not_end_it(
     done = seedbed("channel", "watch", "production", "--json")
     assert done.code == 0
     assert len(done.out.splitlines()) == 2
-    assert "looking again: the database went away" in done.err
+    assert "trying again: the database went away" in done.err

@@ -33,7 +33,7 @@ def ending(error: BaseException) -> Any:
         (StoreError("full"), 1, "✗ full"),
         (PermissionError(13, "Permission denied", "x.db"), 1, "✗ x.db: Permission denied"),
         (typer.BadParameter("odd"), 64, "Try 'seedbed --help'"),
-        (KeyboardInterrupt(), 130, "Interrupted. What was recorded so far is stored."),
+        (KeyboardInterrupt(), 130, "Interrupted. Everything recorded so far is stored."),
         (typer.Abort(), 130, "Interrupted"),
         (ZeroDivisionError("by zero"), 70, "unexpected ZeroDivisionError: by zero"),
         (RecursionError("deep"), 70, "unexpected RecursionError"),

@@ -83,5 +83,5 @@ def test_what_no_demo_made_is_left_alone(kind: str, tmp_path: Path, seedbed: See
     before = {path: path.is_file() and path.read_text() for path in tmp_path.rglob("*")}
     done = seedbed("demo", "--json")
     assert done.code == 1
-    assert json.loads(done.err)["problems"][0]["remedy"] == "Name another with --folder."
+    assert json.loads(done.err)["problems"][0]["remedy"] == "Choose another with --folder."
     assert {path: path.is_file() and path.read_text() for path in tmp_path.rglob("*")} == before

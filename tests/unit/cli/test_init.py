@@ -80,7 +80,7 @@ def test_a_gitignore_of_ones_own_stays(tmp_path: Path, seedbed: Seedbed) -> None
     (tmp_path / ".gitignore").write_text("mine")
     done = seedbed("init")
     assert done.code == 0
-    assert "Your .gitignore stays as it is; add to it: *.db" in done.out
+    assert "Your .gitignore was left unchanged; add to it: *.db" in done.out
     assert (tmp_path / ".gitignore").read_text() == "mine"
 
 

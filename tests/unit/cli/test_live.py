@@ -95,7 +95,7 @@ def test_an_answer_that_breaks_off_begins_anew_and_says_why() -> None:
             RunEvent(run="r1", step="facts", role="critic", model="quick", discarded="the answer of quick broke off")
         )
         view.on_event(said("facts", "Right"))
-        assert blocks(view, console)[1:] == ["  begins anew: the answer of quick broke off", "  Right"]
+        assert blocks(view, console)[1:] == ["  starting over: the answer of quick broke off", "  Right"]
 
 
 def test_a_turn_that_fails_says_why_and_its_block_is_gone() -> None:
@@ -215,7 +215,7 @@ def test_an_answer_that_is_not_the_last_turn_is_printed_too(space: Path, seedbed
 def test_streaming_is_for_people_and_json_for_programs(space: Path, seedbed: Seedbed) -> None:
     done = seedbed("run", "sorter.yaml", "text=hello", "--stream", "--json")
     assert (done.code, done.out) == (64, "")
-    assert "--stream for people or --json for programs" in done.err
+    assert "either --stream or --json" in done.err
     assert seedbed("runs", "list", "--json").json["runs"] == []
     taken = seedbed("run", "sorter.yaml", "on_event=x")
     assert taken.code == 64

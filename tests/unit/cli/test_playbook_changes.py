@@ -50,7 +50,7 @@ def test_a_rehearsal_says_what_the_command_says_and_changes_nothing(command: str
     assert rehearsed.code == 0
     assert keeps_promise(rehearsed.json, "playbook", command)
     if command != "tag":
-        assert "would have: " in seedbed("playbook", command, *COMMANDS[command], "--dry-run").out
+        assert "dry run: " in seedbed("playbook", command, *COMMANDS[command], "--dry-run").out
     assert held() == before
     done = seedbed("playbook", command, *COMMANDS[command], "--json")
     assert done.code == 0

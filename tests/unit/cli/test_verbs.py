@@ -215,7 +215,7 @@ def test_a_rehearsed_evolution_says_what_it_would_cost_and_runs_nothing(split: P
     assert parts == {"reflect": 0, "select": 30, "confirm": 10}
     assert (done.json["budget"]["runs"], done.json["optimizer"]["optimizer"]) == (500, "best_of")
     out = seedbed(*EVOLVE, "--dry-run", "--budget", "30 runs").out
-    assert "best_of within 30 runs: 0 tasks to read, 30 to decide, 10 to confirm" in " ".join(out.split())
+    assert "best_of within 30 runs: 0 tasks to reflect on, 30 to select, 10 to confirm" in " ".join(out.split())
     assert held() == before
 
 
@@ -335,7 +335,7 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_done(space: Path, seedbed: Seed
     )
     done = seedbed("evaluate", "agent.yaml", "tasks.jsonl")
     assert (done.code, done.out) == (130, "")
-    assert "Interrupted. What was recorded so far is stored." in done.err
+    assert "Interrupted. Everything recorded so far is stored." in done.err
     assert seedbed("runs", "list", "--json").json["runs"]
     assert seedbed("store", "verify").code == 0
 

@@ -25,7 +25,7 @@ COLUMNS = (
     Column("alert", lambda each: each["told"], flexible=True),
     Column("delivered to", lambda each: ", ".join(each["delivered"]), drop=3),
     Column(
-        "failed", lambda each: ", ".join([*each["failed"], *(f"{name} (waits)" for name in each["waiting"])]), drop=1
+        "failed", lambda each: ", ".join([*each["failed"], *(f"{name} (waiting)" for name in each["waiting"])]), drop=1
     ),
 )
 
@@ -33,10 +33,10 @@ COLUMNS = (
 @command(app, "list")
 def list_alerts(
     call: Invocation,
-    channel: Annotated[str | None, typer.Option("--channel", help="Only alerts about this channel.")] = None,
+    channel: Annotated[str | None, typer.Option("--channel", help="Show only alerts about this channel.")] = None,
     limit: RowLimit = 50,
 ) -> None:
-    """List the alerts about channels, newest first, and who received them."""
+    """List alerts about channels and who received them, newest first."""
     with call.open() as space:
         alerts = [each.document() for each in space.channels.alerts(channel, limit)]
     call.list("alerts", alerts, COLUMNS, "No alerts yet.")
@@ -45,7 +45,7 @@ def list_alerts(
 @command(app, "test")
 def send_test(
     call: Invocation,
-    channel: Annotated[str, typer.Option("--channel", help="The channel named in the test alert.")] = "production",
+    channel: Annotated[str, typer.Option("--channel", help="The channel to name in the test alert.")] = "production",
 ) -> None:
     """Send a test alert to every recipient under `alerts` in the workspace file, regardless of severity settings.
 
@@ -67,7 +67,7 @@ def resend(call: Invocation) -> None:
     with call.open(dry_run=False) as space:
         deliveries = wait_for(space.channels.resend_alerts(dry_run=call.dry_run))
     document = {"deliveries": [each.document() for each in deliveries], "dry_run": call.dry_run}
-    call.show(document, *(map(_view, deliveries) if deliveries else [line("All alerts are delivered.")]))
+    call.show(document, *(map(_view, deliveries) if deliveries else [line("All alerts have been delivered.")]))
     if any(each.status == "failed" for each in deliveries):
         raise typer.Exit(BLOCKED)
 

@@ -14,7 +14,7 @@ from seedbed.storage.store import Json
 
 app = typer.Typer(no_args_is_help=True)
 
-QuestionId = Annotated[str, typer.Argument(metavar="QUESTION", help="The id, or its first characters.")]
+QuestionId = Annotated[str, typer.Argument(metavar="QUESTION", help="The question's id, or a prefix of it.")]
 Everything = Annotated[bool, typer.Option("--all", help="Include questions that were answered or timed out.")]
 
 COLUMNS = (
@@ -80,5 +80,5 @@ def _answering(name: str, yes: bool, summary: str) -> None:
     command(app, name, dry_run=True)(answer)
 
 
-_answering("yes", True, "Allow the requested action once, exactly as asked.")
+_answering("yes", True, "Allow the action once, exactly as requested.")
 _answering("no", False, "Deny the requested action.")

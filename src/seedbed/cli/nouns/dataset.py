@@ -44,7 +44,7 @@ Stratify = Annotated[
     typer.Option(
         "--stratify",
         metavar="BY",
-        help="Preserve the share of each answer (expected) or tag (tag), or keep each source together (source).",
+        help="Preserve the proportions of answers (expected) or tags (tag), or keep each source together (source).",
     ),
 ]
 
@@ -82,14 +82,13 @@ class FieldOptions:
     source: Annotated[
         str | None,
         typer.Option(
-            "--source", metavar="FIELD", help="The field naming the tasks' source, such as a document or a customer."
+            "--source", metavar="FIELD", help="The field that names a task's source, such as a document or a customer."
         ),
     ] = None
-    split: Annotated[
-        str | None, typer.Option("--split", metavar="FIELD", help="The field with the name of the split.")
-    ] = None
+    split: Annotated[str | None, typer.Option("--split", metavar="FIELD", help="The field naming the split.")] = None
     rows: Annotated[
-        str | None, typer.Option("--rows", metavar="FIELD", help="The field with the list of tasks in a JSON document.")
+        str | None,
+        typer.Option("--rows", metavar="FIELD", help="The field with the tasks in a JSON document."),
     ] = None
 
 
@@ -97,7 +96,8 @@ class FieldOptions:
 def add(
     call: Invocation,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="JSON lines, JSON, CSV, TSV, Parquet, Arrow, or a folder of splits.")
+        Path,
+        typer.Argument(metavar="FILE", help="A JSONL, JSON, CSV, TSV, Parquet or Arrow file, or a folder of splits."),
     ],
     name: Annotated[
         str | None, typer.Option("--name", help="The name to store it under. Default: the file name.")
@@ -112,7 +112,7 @@ def add(
 ) -> None:
     """Store a dataset under a name that you can use wherever a DATASET is expected.
 
-    If the name already exists, the new tasks replace the old ones, which stay in the store.
+    If the name is taken, it moves to the new tasks; the old ones stay in the store.
     """
     inputs = {each.rpartition("=")[0] or each: each.rpartition("=")[2] for each in fields.inputs or ()}
     columns = Columns(inputs, fields.expected, fields.own, fields.tags or (), fields.source, fields.split, fields.rows)
@@ -132,7 +132,7 @@ def show(
     dataset: DatasetName,
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many tasks to print.")] = 5,
 ) -> None:
-    """Show what a dataset contains. Files need no workspace."""
+    """Show a dataset's size, splits, tags and first tasks. No workspace is needed for files."""
     with call.open_for_files(dataset_and_split(dataset)[0]) as space:
         tasks = space.datasets.get(dataset)
     answers = Counter(str(task.expected) for task in tasks if task.expected is not None)
@@ -176,18 +176,18 @@ def check(
         list[str] | None,
         typer.Option("--not-leaked", metavar="ID", help="Record that this task of a stored dataset is not a leak."),
     ] = None,
-    because: Annotated[str, typer.Option("--because", metavar="REASON", help="The reason to record for that.")] = "",
+    because: Annotated[str, typer.Option("--because", metavar="REASON", help="The reason for --not-leaked.")] = "",
     playbook: Annotated[
         str | None,
-        typer.Option(metavar="PLAYBOOK", help="Also look for tasks that its worked examples or texts show."),
+        typer.Option(metavar="PLAYBOOK", help="Also look for tasks that appear in this playbook."),
     ] = None,
 ) -> None:
-    """Look for tasks that repeat others, leaks between splits, and missing answers. Files need no workspace.
+    """Look for duplicate tasks, leaks between splits and missing answers. No workspace is needed for files.
 
-    If you know that a task only looks like one in another split, say so with --not-leaked and --because. Identical
-    tasks always count as leaks.
+    If a task merely resembles one in another split, say so with --not-leaked and --because. Identical tasks always
+    count as leaks.
 
-    Exits with code 1 if a split repeats tasks from another, or the playbook shows some.
+    Exits with code 1 if a split repeats tasks from another, or if any tasks appear in the playbook.
     """
     if not_leaked and not because.strip():
         raise typer.BadParameter("expected a reason with --not-leaked", param_hint="--because")
@@ -200,16 +200,16 @@ def check(
         ("no answer", f"{len(checked.unanswered):,}" if checked.unanswered else ""),
     ]
     rows = [
-        *(("the same", clipped(", ".join(ids), 60), "") for ids in checked.duplicates[:limit]),
-        *(("nearly the same", f"{each.task}, {each.other}", f"{each.similarity:.2f}") for each in checked.near[:limit]),
+        *(("duplicate", clipped(", ".join(ids), 60), "") for ids in checked.duplicates[:limit]),
+        *(("near duplicate", f"{each.task}, {each.other}", f"{each.similarity:.2f}") for each in checked.near[:limit]),
         *(("leak", f"{one.split}: {one.task}", f"{one.other_split}: {one.other}") for one in checked.leaks[:limit]),
-        *(("shown", each.task, f"{playbook}: {each.where}") for each in checked.shown[:limit]),
+        *(("in playbook", each.task, f"{playbook}: {each.where}") for each in checked.shown[:limit]),
         *(
             ("source?", each.field, f"{each.distinct:,} different in {each.rows:,} tasks")
             for each in checked.fields[:limit]
         ),
     ]
-    table = [output.table("finding", "tasks", "", rows=rows)] if rows else ["Nothing repeats or leaks."]
+    table = [output.table("finding", "tasks", "", rows=rows)] if rows else ["No duplicates or leaks."]
     call.show({**checked.document(), "dataset": dataset}, output.facts(pairs), *table)
     if checked.leaks or checked.shown:
         raise typer.Exit(BLOCKED)
@@ -262,10 +262,10 @@ class SplitOptions:
 
 @command(app, dry_run=True)
 def split(call: Invocation, dataset: DatasetName, parts: SplitOptions) -> None:
-    """Split tasks into those to evolve on and those held out, named NAME:train and NAME:test.
+    """Split tasks into a part to evolve on and a part to test on, named NAME:train and NAME:test.
 
     A file is left unchanged; its parts are written to FILE-train.jsonl and FILE-test.jsonl, or its folds to
-    FILE-folds.jsonl. The same seed always draws the same tasks. Files need no workspace.
+    FILE-folds.jsonl. The same seed always draws the same tasks. No workspace is needed for files.
     """
     if not 0 < parts.share < 1:
         raise typer.BadParameter(f"found {parts.share}; expected more than 0 and less than 1", param_hint="--share")
@@ -321,20 +321,20 @@ def hold_out(
     call: Invocation,
     name: StoredName,
     share: Annotated[
-        float, typer.Option("--share", help="The share of tasks without known results to hold out.")
+        float, typer.Option("--share", help="The share to hold out of the tasks that have no results yet.")
     ] = 0.3,
     seed: Seed = 0,
 ) -> None:
-    """Hold out some tasks of a stored dataset for comparisons that may release their candidate.
+    """Reserve some tasks of a stored dataset for comparisons that can support a release.
 
-    From then on, NAME means the other tasks, and NAME:held-out these. Evaluate, evolve and exploratory comparisons
-    refuse them under any name. You can do this once per dataset; the same seed draws the same tasks.
+    From then on, NAME refers to the other tasks and NAME:held-out to these, which `evaluate`, `evolve` and exploratory
+    comparisons refuse under any name. You can do this once per dataset; the same seed draws the same tasks.
     """
     with call.open() as space:
         held = space.datasets.hold_out(name, share=share, seed=seed)
     document = {"name": held.name, "held_out": list(held.ids), "share": share, "seed": seed}
     done = f"{counted(len(held.ids), 'task')} of {held.name} held out; compare on {held.name}:held-out"
-    call.done(document, done, would="would hold out: ")
+    call.done(document, done)
 
 
 @command(app, dry_run=True)
@@ -344,16 +344,16 @@ def retire(
     task: Annotated[str, typer.Argument(metavar="TASK_ID", help="The id of the task.")],
     because: Because,
 ) -> None:
-    """Take a broken task of a stored dataset out of use.
+    """Retire a broken task from a stored dataset.
 
-    A task without known results is removed. Any other counts as a missing answer in comparisons that may release
-    something, so that no candidate gains from retiring it.
+    A task that has no results yet is removed. Any other task counts as a missing answer in comparisons that can support
+    a release, so that no candidate gains from retiring it.
     """
     with call.open() as space:
         done = space.datasets.retire(name, task, because=because)
-    effect = "counts as a missing answer, because it has known results" if done.known else "removed"
+    effect = "counts as a missing answer, because it already has results" if done.known else "removed"
     document = {"name": done.name, "task": done.task, "known": done.known, "because": done.because}
-    call.done(document, f"retired {done.task}: {effect}", would="would be ")
+    call.done(document, f"retired {done.task}: {effect}")
 
 
 @command(app, dry_run=True)
@@ -364,13 +364,13 @@ def sample(
     seed: Seed = 0,
     stratify: Stratify = None,
     file: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write them to a new JSON lines file.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the sample to a new JSON lines file.")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Store them under this name.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Store the sample under this name.")] = None,
 ) -> None:
-    """Draw a smaller dataset, to write to a file (-o) or store under a name. The same seed draws the same tasks."""
+    """Draw a sample, and write it to a file (-o) or store it (--name). The same seed draws the same tasks."""
     if (file is None) == (name is None):
-        raise typer.BadParameter("expected -o FILE or --name NAME, one of the two", param_hint="-o, --name")
+        raise typer.BadParameter("expected either -o FILE or --name NAME", param_hint="-o, --name")
     ref = None
     with call.open_for_files(dataset_and_split(dataset)[0]) as space:
         drawn = space.datasets.get(dataset).sample(n, seed, by=_by(stratify))

@@ -64,21 +64,22 @@ def verify(
         list[str] | None,
         typer.Argument(
             metavar="EXPERIMENT",
-            help="Digests, or their first characters, or files that `evidence export` wrote. Default: all verdicts.",
+            help="Digests, digest prefixes, or files written by `evidence export`. Default: all verdicts.",
         ),
     ] = None,
     signers: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A workspace file with `signers`: one of them must have registered the experiment of each evidence "
-            "file, and signed it, as well as all that was done in their names.",
+            help="A workspace file with `signers`: one of them must have registered and signed the experiment in each "
+            "evidence file, and everything done in a signer's name must carry that signer's signature.",
         ),
     ] = None,
 ) -> None:
-    """Recompute every number in verdicts from raw facts, and check that no byte was changed.
+    """Recompute every number in verdicts from the raw facts, and check that nothing was altered.
 
-    A file is checked without a store or a workspace; for verdicts in a store, the workspace file has the signers.
+    A file is checked without a store or a workspace; for verdicts in a store, the signers are read from
+    the workspace file.
 
     Exits with code 1 if anything differs.
     """
@@ -96,19 +97,19 @@ def verify(
         {"experiment": key, "problems": output.problem_documents(problems)} for key, problems in results.items()
     ]
     lines = [
-        line(("✗ ", "bold red"), f"{short(key) or 'what was released'} differs from its raw facts")
+        line(("✗ ", "bold red"), f"{short(key) or 'a release'} differs from its raw facts")
         if problems
-        else line(("✓ ", "bold green"), f"every number of {short(key)} follows from its raw facts")
+        else line(("✓ ", "bold green"), f"every number in {short(key)} follows from its raw facts")
         for key, problems in results.items()
     ]
     wrong = dict.fromkeys(problem for problems in results.values() for problem in problems)
-    call.show(documents, *(lines or [line("There is no verdict yet.")]), *map(output.problem_view, wrong))
+    call.show(documents, *(lines or [line("No verdicts yet.")]), *map(output.problem_view, wrong))
     raise typer.Exit(BLOCKED if wrong else PASS)
 
 
 @command(app)
 def head(call: Invocation) -> None:
-    """Print the end of the chain of facts, to keep outside the store.
+    """Print the last link in the chain of facts, for you to keep outside the store.
 
     Each fact is chained to all earlier ones. If `store verify --head LINK` still finds this link later, nothing before
     it has been changed or removed, not even by someone who can write to the store.
@@ -124,7 +125,7 @@ def export(
     name: ExperimentName,
     to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new file to write.")],
 ) -> None:
-    """Write everything a verdict rests on to one file, which `evidence verify FILE` checks anywhere.
+    """Write everything a verdict rests on to one file, which `evidence verify FILE` can check anywhere.
 
     It contains the tasks, playbooks, answers and scores of the comparison in plain text, and the ids, times and authors
     of all other facts.
@@ -146,7 +147,7 @@ def key(
     The private key is written to a file that only you can read. Add the public key to `signers` in the workspace file.
     """
     public = new_signing_key(to)
-    text = f"Wrote {to}. Set SEEDBED_SIGNING_KEY to its content, and add this to the workspace file:"
+    text = f"Wrote {to}. Set SEEDBED_SIGNING_KEY to its contents, and add this to the workspace file:"
     call.show({"file": str(to), "public": public}, line(text), line(f"signers: {{YOUR NAME: {public}}}"))
 
 
@@ -154,7 +155,7 @@ def key(
 def sign(call: Invocation) -> None:
     """Sign anything you registered, approved or released that is not signed yet.
 
-    You rarely need this: while SEEDBED_SIGNING_KEY is set, each command signs what it did before it exits.
+    You rarely need this: if SEEDBED_SIGNING_KEY is set, each command signs its own work before it exits.
     """
     with call.open() as space:
         count = space.experiments.sign()
@@ -169,10 +170,10 @@ def attempts(
         typer.Argument(metavar="CHANNEL|PLAYBOOK", help="The playbook, or a channel that serves it. Default: all."),
     ] = None,
 ) -> None:
-    """List every attempt to replace a playbook, or the one a channel serves now. All of them share one error rate.
+    """List the attempts to replace a playbook, or a channel's current one. They all share one error rate.
 
-    Attempts that were aborted or never ended count too. Set the share of the first one with `attempts` under the
-    channel in the workspace file.
+    Aborted and unfinished attempts count too. Set the first attempt's share with `attempts` under the channel in the
+    workspace file.
     """
     with call.open() as space:
         known = [asdict(attempt) for attempt in space.experiments.attempts(name)]
@@ -181,7 +182,7 @@ def attempts(
 
 @command(app)
 def budget(call: Invocation, channel: ChannelName) -> None:
-    """Show what is left of a channel's error budget, shared by every candidate ever judged for that channel.
+    """Show how much is left of a channel's error budget, which all candidates ever judged for it share.
 
     Set its rate with `error_budget` under the channel in the workspace file.
     """
@@ -215,9 +216,10 @@ def sentinel(
 ) -> None:
     """Show how often a playbook was judged better than itself: the error rate actually achieved.
 
-    Given a playbook and a dataset, it first runs more A/A comparisons, using the same code as any comparison.
+    Given a playbook and a dataset, it first runs more A/A comparisons, using the same code as any other comparison.
 
-    Exits with code 1 if that rate exceeds the promised one by more than chance explains; releases are then blocked.
+    Exits with code 1 if that rate exceeds the promised one by more than chance would explain; releases are
+    then blocked.
     """
     if (playbook is None) != (dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or neither", param_hint="DATASET")

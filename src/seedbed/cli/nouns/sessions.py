@@ -35,14 +35,14 @@ COLUMNS = (
 CODES = {"superior": PASS, "inferior": BLOCKED}
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A sessions_history.json or a session.log.")]
-SIDE = "A session's id or its first characters, or config.KEY=VALUE for all sessions with that setting."
+SIDE = "A session's id or a prefix of it, or config.KEY=VALUE for all sessions with that setting."
 
 
 @command(app, workspace=False)
 def show(call: Invocation, file: File) -> None:
     """List the sessions in a file, with their settings, number of tasks and scores.
 
-    A missing score does not count as 0: the mean covers only tasks that have one.
+    A missing score does not count as 0: the mean covers only the tasks that have a score.
     """
     sessions = read_sessions(file)
     settings = {each.id: _settings(each, sessions) for each in sessions}
@@ -59,7 +59,7 @@ def compare(
     file: File,
     a: Annotated[str, typer.Argument(metavar="A", help=SIDE)],
     b: Annotated[str, typer.Argument(metavar="B", help=SIDE)],
-    alpha: Annotated[float, typer.Option(help="The maximum chance of a false finding.")] = 0.05,
+    alpha: Annotated[float, typer.Option(help="The maximum probability of a false finding.")] = 0.05,
 ) -> None:
     """Compare session B with session A, or one group of sessions with another, task by task.
 
@@ -90,7 +90,7 @@ def hindsight_view(hindsight: Hindsight) -> RenderableType:
         ("only in A", ", ".join(hindsight.only_a)),
         ("only in B", ", ".join(hindsight.only_b)),
         ("text differs", ", ".join(hindsight.changed)),
-        ("set apart by", _apart(hindsight.differs) or "nothing that is recorded"),
+        ("settings differ", _apart(hindsight.differs) or "none recorded"),
     ]
     unlike = [(each.name, _number(each.a), _number(each.b), _sign(each)) for each in hindsight.pairs if each.gain != 0]
     table = [output.table("task", "A#", "B#", "B is", rows=unlike)] if unlike else []
@@ -131,4 +131,4 @@ def _number(value: float | None, form: str = ".3f") -> str:
 
 
 def _sign(pair: TaskPair) -> str:
-    return "not known" if pair.gain is None else "better" if pair.gain > 0 else "worse"
+    return "unknown" if pair.gain is None else "better" if pair.gain > 0 else "worse"

@@ -27,15 +27,15 @@ def migrate(
         int | None, typer.Option("--to", metavar="N", help="The target version. Default: the newest.")
     ] = None,
 ) -> None:
-    """Migrate the schema of a SQL store to a newer or older version. Nothing is lost either way.
+    """Migrate the schema of a SQL store to a newer or older version. No data is lost either way.
 
-    Opening a store upgrades it to the newest version, so downgrade only for use with an older seedbed.
+    Opening a store upgrades it to the newest version, so downgrade only to use an older seedbed.
     """
     where, before, after, steps = storage.migrate(find_file(call.workspace), to, dry_run=call.dry_run)
     document = {"store": where, "before": before, "after": after, "steps": steps, "dry_run": call.dry_run}
     way = "up" if after > before else "down"
-    verb = "would take" if call.dry_run else "took"
-    text = f"{verb} {way}: {', '.join(steps)}" if steps else "nothing to do"
+    verb = "would run" if call.dry_run else "ran"
+    text = f"{verb} {way}grade steps: {', '.join(steps)}" if steps else "nothing to do"
     call.show(document, line(("✓ ", "bold green"), f"version {before} → {after}, {text}"))
 
 
@@ -43,7 +43,12 @@ def migrate(
 def verify(
     call: Invocation,
     head: Annotated[
-        str, typer.Option("--head", metavar="LINK", help="A link that `evidence head` printed earlier, to look for.")
+        str,
+        typer.Option(
+            "--head",
+            metavar="LINK",
+            help="A link printed earlier by `evidence head`, which must still be in the chain.",
+        ),
     ] = "",
 ) -> None:
     """Recompute every digest, link and ref, and list any mismatches.
@@ -99,9 +104,9 @@ def copy(
     unseal: Annotated[bool, typer.Option("--unseal", help="Decrypt the source with SEEDBED_KEY.")] = False,
     seal: Annotated[bool, typer.Option("--seal", help="Encrypt the target with SEEDBED_KEY.")] = False,
 ) -> None:
-    """Copy one store into another, keeping digests, order, times and refs. If interrupted, run it again to continue.
+    """Copy one store into another, preserving digests, order, times and refs. If interrupted, run it again to continue.
 
-    Without --unseal, an encrypted store is copied as it is and its key is not needed. Needs no workspace.
+    Without --unseal, an encrypted store is copied as is, and its key is not needed. No workspace is needed.
     """
     with progress.counting("copying") as watch:
         copied = storage.copy(source, target, unseal=unseal, seal=seal, dry_run=call.dry_run, on_event=watch)
@@ -138,6 +143,6 @@ def rotate(call: Invocation) -> None:
     with call.open(dry_run=False) as space:
         space.storage.rotate(dry_run=call.dry_run)
     text = (
-        "both keys fit; nothing was changed" if call.dry_run else f"rotated: from now on {storage.NEW_KEY} is the key"
+        "both keys work; nothing was changed" if call.dry_run else f"rotated: {storage.NEW_KEY} is the key from now on"
     )
     call.show({"rotated": not call.dry_run, "dry_run": call.dry_run}, line(("✓ ", "bold green"), text))

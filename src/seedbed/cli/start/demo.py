@@ -106,7 +106,7 @@ STORY = (
     ),
     Chapter(
         "The first release",
-        "Ben approves the first playbook, and it is released. From now on, whatever replaces it has to prove itself.",
+        "Ben approves the first playbook, and it is released. From now on, any replacement has to prove itself.",
         (
             (BEN, "review", "approve", "production", "sorter.yaml", "--because", "we have to start somewhere"),
             ("release", "sorter.yaml", "--to", "production", "--because", "first release"),
@@ -114,7 +114,7 @@ STORY = (
     ),
     Chapter(
         "A shortcut",
-        "It would look best on the tasks it learned from, so that comparison is refused, even if they are reworded.",
+        "The candidate would look best on the tasks it learned from, so comparing on them is refused, even reworded.",
         (("compare", "sorter.yaml", "better", "--on", "messages-train.jsonl"),),
         ends=BLOCKED,
     ),
@@ -127,14 +127,14 @@ STORY = (
     ),
     Chapter(
         "The gates",
-        "The better one has a verdict, but has not been reviewed, so it is refused.",
+        "The better playbook has a verdict but has not been reviewed, so it is refused.",
         (("release", "better", "--to", "production", "--because", EXPERIMENT),),
         ends=BLOCKED,
     ),
     Chapter(
         "A person reviews it",
         "Ada cannot approve her own work. With Ben's approval and a verdict on exactly these two playbooks, the better "
-        "one is released, at first to one user in twenty.",
+        "playbook is released, at first to one user in twenty.",
         (
             ("review", "request", "production", "better", "--because", "nearly all answers are now right"),
             (BEN, "review", "approve", "production", "better", "--because", "I read it and its answers"),
@@ -206,7 +206,7 @@ def demo(
 ) -> None:
     """Show the whole loop offline in two or three minutes: run, evaluate, evolve, compare, review, release, roll back.
 
-    A folder from an earlier demo is replaced; any other is left alone.
+    A folder from an earlier demo is replaced; any other folder is left alone.
 
     Exits with code 2 if no candidate proved better.
     """
@@ -222,7 +222,7 @@ def demo(
     if call.as_json:
         output.show({"folder": str(folder), "seconds": seconds, "steps": steps}, True)
     elif code in (PASS, INCONCLUSIVE):
-        _say(f"That took {seconds:.0f} seconds, with no key and no network. Everything is still there to explore:")
+        _say(f"That took {seconds:.0f} seconds, with no API key and no network. Everything is still there to explore:")
         path = [] if shutil.which("seedbed") else [f"source {Path(sys.executable).parent / 'activate'}"]
         for each in (*path, f"cd {folder}", *(init.typed(*arguments) for arguments in LOOK)):
             output.console().print(line((f"  {each}", "cyan")))
@@ -233,8 +233,10 @@ def _clear(folder: Path) -> None:
     if (folder / MARKER).is_file() and not folder.is_symlink():
         shutil.rmtree(folder)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        remedy = "Name another with --folder."
-        raise SettingsError([Problem(str(folder), "something no demo made", "an empty place", remedy)], "demo")
+        remedy = "Choose another with --folder."
+        raise SettingsError(
+            [Problem(str(folder), "files that no demo created", "an empty or new folder", remedy)], "demo"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARKER).write_text("seedbed demo made this folder, and its next run replaces it.\n", encoding="utf-8")
 

@@ -58,7 +58,9 @@ def init(
     ] = Path("."),
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="NAME", help="Begin with a built-in dialogue: seedbed playbook list --builtin."),
+        typer.Option(
+            "--from", metavar="NAME", help="Start with a built-in dialogue; seedbed playbook list --builtin lists them."
+        ),
     ] = None,
 ) -> None:
     """Create a starter workspace that runs offline: settings, a playbook, tasks and instructions to try.
@@ -72,7 +74,7 @@ def init(
     mark = ("would write ", "yellow") if call.dry_run else ("✓ wrote ", "bold green")
     parts = [line(mark, f"{folder / name}") for name in names]
     if IGNORED not in names:
-        parts.append(line(f"Your {IGNORED} stays as it is; add to it: *.db, *.db-wal, *.db-shm"))
+        parts.append(line(f"Your {IGNORED} was left unchanged; add to it: *.db, *.db-wal, *.db-shm"))
     change = [] if folder == Path(".") else [f"cd {shlex.quote(str(folder))}"]
     parts += [line("\nNow try, in this order:"), *(line((f"  {each}", "cyan")) for each in (*change, *commands))]
     call.show(document, *parts)

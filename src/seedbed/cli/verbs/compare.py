@@ -59,7 +59,7 @@ class DecisionOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers, or with --live, which kind of feedback. Default: exact_match, or rating.",
+            help="The metric used to score answers; with --live, the kind of feedback. Default: exact_match or rating.",
         ),
     ] = None
     alpha: Annotated[
@@ -75,7 +75,7 @@ class DecisionOptions:
         typer.Option(
             "--rule",
             metavar="RULE",
-            help="The stopping rule: exact (for passes and failures), betting (for any score), gsprt or sprt.",
+            help="The stopping rule: exact (for pass/fail scores), betting (for any score), gsprt or sprt.",
         ),
     ] = None
     effect: Annotated[
@@ -88,11 +88,11 @@ class DecisionOptions:
     ] = None
     goal: Annotated[
         GoalName,
-        typer.Option("--goal", metavar="GOAL", help="What to prove: superior, non-inferior or equivalent."),
+        typer.Option("--goal", metavar="GOAL", help="The claim to prove: superior, non-inferior or equivalent."),
     ] = GoalName.superior
     margin: Annotated[
         float | None,
-        typer.Option("--margin", metavar="SIZE", help="How much worse B can be and still count as no worse."),
+        typer.Option("--margin", metavar="SIZE", help="How much worse B may be and still count as no worse."),
     ] = None
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How many times to run each task.")] = 1
     first_replicate: Annotated[
@@ -101,7 +101,7 @@ class DecisionOptions:
             "--first-replicate",
             min=0,
             metavar="N",
-            help="Start at this replicate of each task, to use new runs instead of recorded ones.",
+            help="Start at this replicate of each task, to make new runs rather than reuse recorded ones.",
         ),
     ] = 0
     channel: Annotated[
@@ -112,7 +112,9 @@ class DecisionOptions:
     ] = None
     exploratory: Annotated[
         bool,
-        typer.Option("--exploratory", help="Explore only: the verdict releases nothing and uses up no attempt."),
+        typer.Option(
+            "--exploratory", help="Explore only: the verdict cannot support a release and does not use up an attempt."
+        ),
     ] = False
     seed: Seed = 0
     discordance: Annotated[
@@ -120,7 +122,7 @@ class DecisionOptions:
         typer.Option(
             "--discordance",
             metavar="SHARE",
-            help="With --plan or --rule sprt: the expected share of tasks that differ. Default with --plan: 0.3.",
+            help="With --plan or --rule sprt: the expected share of unequal scores. Default with --plan: 0.3.",
         ),
     ] = None
 
@@ -151,7 +153,8 @@ class EvidenceOptions:
         ),
     ] = None
     replay: Annotated[
-        int | None, typer.Option("--replay", min=1, metavar="N", help="Replay N past runs of A instead.")
+        int | None,
+        typer.Option("--replay", min=1, metavar="N", help="Replay N past runs of A instead."),
     ] = None
     mode: Annotated[
         str,
@@ -163,18 +166,18 @@ class EvidenceOptions:
             "--live-runs",
             min=2,
             metavar="M",
-            help="With --replay: also run M of them live, to estimate what live runs would show.",
+            help="With --replay: also run M of them live, to estimate how live runs would compare.",
         ),
     ] = None
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="With --replay: only runs since this time.")
+        str | None, typer.Option("--since", metavar="TIME", help="With --replay: use only runs since this time.")
     ] = None
     live: Annotated[
         list[str] | None,
         typer.Option(
             "--live",
             metavar="CHANNEL",
-            help="Instead of A and B: judge this channel's canary by users' feedback. Repeat to compare channels.",
+            help="Instead of A and B: judge this channel's canary based on user feedback. Repeat to compare channels.",
         ),
     ] = None
     conclude: Annotated[
@@ -196,7 +199,7 @@ class EvidenceOptions:
 class WorkOptions:
     """How the runs are done, and what is written."""
 
-    plan: Annotated[bool, typer.Option("--plan", help="Show what to expect without spending anything.")] = False
+    plan: Annotated[bool, typer.Option("--plan", help="Forecast the outcome without spending anything.")] = False
     max_cost: MaxCost = None
     parallel: Parallel = None
     real_tools: RealTools = False
@@ -221,14 +224,14 @@ def compare(
 ) -> None:
     """Decide whether B is better than A, with a guaranteed error rate.
 
-    The comparison stops as soon as the answer is clear. After an interruption, run the same command again to continue;
-    once there is a verdict, it prints that verdict. Several candidates are ranked under one shared error rate. With
-    --live, nothing is run: users' feedback decides as it arrives.
+    The comparison stops as soon as the answer is clear. If it is interrupted, run the same command again to continue;
+    once there is a verdict, the command only prints it. Several candidates are ranked under one shared error rate. With
+    --live, nothing is run: the decision is based on user feedback as it arrives.
 
     Exits with code 0 if B is better or meets the goal, 1 if it is worse or falls short, and 2 if the result is
     inconclusive or the budget ran out. With several candidates, the code is 0 if any is better and 1 if none can be.
-    With --live, it is also 2 while the result is open: check as often as you like. With --live-runs, it is 0 if the
-    whole interval favours B, 1 if the whole interval favours A, and 2 otherwise.
+    With --live, it is also 2 until there is a decision; you can check as often as you like. With --live-runs, it is 0
+    if the whole interval favours B, 1 if the whole interval favours A, and 2 otherwise.
     """
     options.expect_report(work.file)
     if not evidence.live and (control is None or not candidates):

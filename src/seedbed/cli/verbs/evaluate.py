@@ -57,7 +57,7 @@ class ScoringOptions:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers, for example f1; repeat to use several metrics. Default: exact_match.",
+            help="The metric used to score answers, for example f1; repeat for several metrics. Default: exact_match.",
         ),
     ] = None
     replicates: Annotated[int, typer.Option("--replicates", min=1, help="How many times to run each task.")] = 1
@@ -85,14 +85,15 @@ class KindOptions:
     """What else can be evaluated, and how the report is written."""
 
     suite: Annotated[
-        Path | None, typer.Option("--suite", metavar="FOLDER", help="Score on all datasets in a suite instead.")
+        Path | None,
+        typer.Option("--suite", metavar="FOLDER", help="Score playbooks on every dataset in a suite instead."),
     ] = None
     accept: Annotated[
         bool, typer.Option("--accept", help="Make these results the suite's new reference, even if they are worse.")
     ] = False
     front: Annotated[
         bool,
-        typer.Option("--front", help="Also show the playbooks that no other beats on all metrics, cost and speed."),
+        typer.Option("--front", help="Also show the Pareto front over all metrics, cost and speed."),
     ] = False
     across: Annotated[
         str | None,
@@ -100,7 +101,7 @@ class KindOptions:
             "--across",
             metavar="TASK",
             help="Score the playbooks specialised for this kind of task, and their bases, on all corpora. Arguments "
-            "then select some of these playbooks (default: all), and CORPUS=DATASET replaces "
+            "then name the playbooks to include (default: all), and CORPUS=DATASET overrides "
             "datasets/CORPUS/TASK.",
         ),
     ] = None
@@ -149,8 +150,8 @@ def evaluate(
 ) -> None:
     """Score playbooks on tasks. Earlier scores are reused at no cost.
 
-    Several playbooks are shown side by side; `compare` decides which is better. After an interruption, run the same
-    command again to continue. A suite is a folder of datasets, metrics and baselines; its results are compared with its
+    Several playbooks are shown side by side; `compare` decides which is better. If the command is interrupted, run it
+    again to continue. A suite is a folder of datasets, metrics and baselines; its results are compared with the
     previous ones.
 
     Exits with code 1 if a suite's results got worse or missed a threshold, and 2 if a playbook could not be scored at
@@ -191,7 +192,7 @@ def evaluate(
 def _expect_fitting(work: ScoringOptions, kind: KindOptions, on: str | None, form: Format | None) -> None:
     """Refuse options that would do nothing together."""
     if kind.accept and not kind.suite:
-        raise typer.BadParameter("there is no suite to accept results of; expected --suite", param_hint="--accept")
+        raise typer.BadParameter("results can be accepted only for a suite; expected --suite", param_hint="--accept")
     if kind.front and (kind.suite or form == Format.csv):
         raise typer.BadParameter(f"expected none with {'--suite' if kind.suite else 'CSV'}", param_hint="--front")
     if kind.across is not None and (kind.suite or kind.front or on):
@@ -202,7 +203,7 @@ def _expect_fitting(work: ScoringOptions, kind: KindOptions, on: str | None, for
     if kind.suite:
         for option, value in {"--on": on, "--metric": work.metric, "--replicates": work.replicates > 1}.items():
             if value:
-                raise typer.BadParameter("the suite says that itself; expected none", param_hint=option)
+                raise typer.BadParameter("the suite already defines this; expected none", param_hint=option)
 
 
 def _show_estimate(
@@ -319,5 +320,5 @@ def watched(total: int) -> Iterator[Callable[[str, Cell], None]]:
 
             yield watch
     except KeyboardInterrupt:
-        output.warn(f"Stopped after {done:,} of {total:,} results. Go on: {output.same_command()}")
+        output.warn(f"Stopped after {done:,} of {total:,} results. To continue: {output.same_command()}")
         raise typer.Exit(INTERRUPTED) from None

@@ -32,14 +32,17 @@ class HowToSearch:
         typer.Option(
             "--metric",
             metavar="METRIC",
-            help="How to score answers. Several metrics form a front; the first one decides. Default: exact_match.",
+            help="The metric used to score answers. Multiple metrics form a Pareto front; the first one picks "
+            "the winner. Default: exact_match.",
         ),
     ] = None
     changes: Changes = None
     optimizer: Annotated[
         str,
         typer.Option(
-            "--optimizer", metavar="NAME", help="How to search: portfolio, best_of, reflection, nsga2(size=30), …"
+            "--optimizer",
+            metavar="NAME",
+            help="The search algorithm: portfolio, best_of, reflection, nsga2(size=30), …",
         ),
     ] = "portfolio"
     budget: Annotated[
@@ -70,17 +73,17 @@ class HowToSearch:
     ] = 0
     reflector: Annotated[
         str | None,
-        typer.Option("--reflector", metavar="MODEL", help="A model that reads poor runs and proposes edits."),
+        typer.Option("--reflector", metavar="MODEL", help="A model that reads low-scoring runs and proposes edits."),
     ] = None
     patience: Annotated[
         int | None,
-        typer.Option("--patience", min=1, metavar="STEPS", help="Stop after this many steps without a new best."),
+        typer.Option("--patience", min=1, metavar="STEPS", help="Stop after this many steps without an improvement."),
     ] = None
     surrogate: Annotated[
         bool,
         typer.Option(
             "--surrogate",
-            help="Skip candidates that look hopeless given the scores of others; one in twenty is tried anyway.",
+            help="Skip candidates with hopeless predicted scores; one in twenty is tried anyway.",
         ),
     ] = False
     seed: Seed = 0
@@ -110,7 +113,7 @@ class Result:
 
     branch: Annotated[
         str | None,
-        typer.Option("--branch", help="A branch to point at the best playbook, if its gain is confirmed."),
+        typer.Option("--branch", help="The branch to move to the best playbook if its gain is confirmed."),
     ] = None
     report: ReportFile = None
     resume: Annotated[
@@ -126,7 +129,7 @@ def evolve(
         str | None,
         typer.Argument(
             metavar="DATASET",
-            help="A file or folder of tasks, or a stored dataset; its splits reflect, select and confirm are used.",
+            help="A file or folder of tasks, or a stored dataset; splits named reflect, select and confirm are used.",
         ),
     ] = None,
     *,
@@ -135,12 +138,13 @@ def evolve(
 ) -> None:
     """Search for a better playbook within a budget, and report how much of the gain holds up on other tasks.
 
-    Every candidate is stored as a child of the playbook it came from. A quarter of the tasks are used only once, at the
-    end. The optimizer can read a third of the rest, and candidates are selected on the others. After an interruption,
-    run the same command again or use --resume: the search continues where it stopped and pays for nothing twice.
+    Every candidate is stored as a child of the playbook it came from. A quarter of the tasks are set aside and used
+    only once, at the end. The optimizer can read a third of the rest, and candidates are selected on the others. If
+    the search is interrupted, run the same command again or use --resume: it picks up where it left off and never pays
+    for the same work twice.
 
     A gain is confirmed if the best candidate was chosen on at least 20 tasks and does better on at least 10 others, by
-    more than chance explains. Otherwise, the command exits with code 2 and does not move --branch.
+    more than chance would explain. Otherwise, the command exits with code 2 and does not move --branch.
     """
     if result.resume is None and (playbook is None or dataset is None):
         raise typer.BadParameter("expected a playbook and a dataset, or --resume SEARCH", param_hint="PLAYBOOK")

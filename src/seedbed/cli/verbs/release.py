@@ -22,16 +22,18 @@ def release(
     to: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The channel to release it to.")],
     because: Annotated[
         str,
-        typer.Option("--because", metavar="REASON", help="The reason: text, or an experiment's digest as evidence."),
+        typer.Option(
+            "--because", metavar="REASON", help="The reason: free text, or an experiment's digest as evidence."
+        ),
     ] = "",
     share: CanaryShare = None,
     changes: Changes = None,
 ) -> None:
     """Release a playbook to a channel, subject to the channel's gates.
 
-    The evidence is the experiment named by --because, or the newest one that compares this playbook with the one now
-    being served. With --share, or on a channel with a ramp, the playbook starts as a canary; `channel promote` raises
-    its share.
+    The evidence is the experiment named by --because, or the newest one that compares this playbook with the one
+    currently served. With --share, or on a channel with a ramp, the playbook starts as a canary; `channel promote`
+    raises its share.
 
     Exits with code 1 if any gate refuses, and lists every refusal.
     """
@@ -43,7 +45,7 @@ def release(
 
 @command(rollback_app, dry_run=True)
 def rollback(call: Invocation, channel: ChannelName, because: Because) -> None:
-    """Remove a channel's canary or, if it has none, return to the previously served playbook. No gate can block it."""
+    """Remove a channel's canary or, if it has none, return to the playbook served before. No gate can block this."""
     with call.open() as space:
         ref = wait_for(space.rollback(channel, because=because))
     show_channel(call, ref, "is back at")

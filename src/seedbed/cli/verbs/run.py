@@ -31,25 +31,33 @@ class RunOptions:
     key: Annotated[
         str | None,
         typer.Option(
-            "--key", metavar="KEY", help="The user's key on a channel; the same key always gets the same playbook."
+            "--key",
+            metavar="KEY",
+            help="The user's key on a channel; the same key always gets the same playbook.",
         ),
     ] = None
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Continue a run that was interrupted or failed.")
     ] = None
     stream: Annotated[
-        bool, typer.Option("--stream", help="Show the answer as it arrives, or turn by turn if there is no terminal.")
+        bool, typer.Option("--stream", help="Show the answer as it arrives; without a terminal, turn by turn.")
     ] = False
     strict: Strict = False
     changes: Changes = None
     program: ProgramPath = None
     quality: Annotated[
         str | None,
-        typer.Option("--quality", metavar="LEVEL", help="maximum: the best models there are. Default: balanced."),
+        typer.Option(
+            "--quality",
+            metavar="LEVEL",
+            help="The quality level; maximum uses the best models available. Default: balanced.",
+        ),
     ] = None
     turns: Annotated[
         int | None,
-        typer.Option("--turns", min=1, help="At most so many turns: the first steps of a dialogue, or more rounds."),
+        typer.Option(
+            "--turns", min=1, help="The maximum number of turns: fewer cuts a dialogue short, more adds rounds."
+        ),
     ] = None
 
 
@@ -77,16 +85,16 @@ def run(
     Exits with code 2 if the budget ran out before the run finished.
     """
     if (playbook is None) == (how.resume is None):
-        raise typer.BadParameter("expected a playbook or --resume RUN, one of the two", param_hint="PLAYBOOK")
+        raise typer.BadParameter("expected either a playbook or --resume RUN", param_hint="PLAYBOOK")
     if how.stream and call.as_json:
-        expected = "expected --stream for people or --json for programs"
+        expected = "expected either --stream or --json"
         raise typer.BadParameter(f"found both; {expected}", param_hint="--stream")
     for option, value in {"--program": how.program, "--turns": how.turns, "--quality": how.quality}.items():
         if value and playbook is None:
             raise typer.BadParameter("found --resume; expected a playbook", param_hint=option)
     task, values = _inputs(inputs), options.assignments(how.changes)
     if how.key is not None and (values or how.program or how.turns or playbook is None):
-        raise typer.BadParameter("found a key; expected one only for a channel as it is", param_hint="--key")
+        raise typer.BadParameter("found a key; expected one only with an unchanged channel", param_hint="--key")
     with call.open() as space, live.turns(output.console()) if how.stream else nullcontext() as watch:
         space.resources.ask_here()
         if playbook is None and call.dry_run:
@@ -126,5 +134,5 @@ def _inputs(pairs: list[str] | None) -> dict[str, Any]:
     inputs: dict[str, Any] = {**options.texts(pairs, "NAME=VALUE")}
     for option, name in TAKEN.items():
         if name in inputs:
-            raise typer.BadParameter(f"{name} is no input of a task; expected {option}", param_hint="NAME=VALUE")
+            raise typer.BadParameter(f"{name} is not a task input; expected {option}", param_hint="NAME=VALUE")
     return inputs

@@ -14,15 +14,15 @@ app = typer.Typer(add_completion=False)
 @command(app, dry_run=True)
 def stop(
     call: Invocation,
-    because: Annotated[str, typer.Option("--because", metavar="TEXT", help="Why everything stops.")] = "",
+    because: Annotated[str, typer.Option("--because", metavar="TEXT", help="The reason for stopping.")] = "",
     lift: Annotated[bool, typer.Option("--lift", help="Allow runs again.")] = False,
 ) -> None:
-    """Halt every run, search and job of the workspace at its next call to a model or a tool, on all machines.
+    """Halt every run, search and job in the workspace at its next call to a model or a tool, on all machines.
 
-    The runs fail with the reason, and can be resumed after `seedbed stop --lift`.
+    Runs fail with the reason given and can be resumed after `seedbed stop --lift`.
     """
     with call.open() as space:
         done = space.stop(because=because, lift=lift)
     document = {"stopped": not lift, "because": because, "by": done.by, "at": done.at}
-    text = "runs may go on" if lift else f"every run stops at its next call: {because}"
+    text = "runs can start again" if lift else f"every run stops at its next call: {because}"
     call.done(document, text)

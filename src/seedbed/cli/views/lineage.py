@@ -93,4 +93,4 @@ def show_channel(call: Invocation, ref: Ref, verb: str) -> None:
         "by": ref.by,
         "at": ref.at,
     }
-    call.done(document, f"{channel} {verb} {target_text(target)}", would="would pass: ")
+    call.done(document, f"{channel} {verb} {target_text(target)}")

@@ -134,7 +134,7 @@ class LiveTurns:
         for spoken in self._under_way.values():
             yield spoken.title
             if spoken.discarded:
-                yield _indented(line((f"begins anew: {spoken.discarded}", "yellow")))
+                yield _indented(line((f"starting over: {spoken.discarded}", "yellow")))
             said = Text(safe(spoken.end(room * console.width))).wrap(console, max(1, console.width - 2))
             yield _indented(Text("\n").join(said[-room:]))
 

@@ -54,9 +54,9 @@ def estimate_line(estimate: RunEstimate, what: str = "") -> RenderableType:
         "unknown calls" if estimate.calls is None else counted(round(estimate.calls), "call"),
         "unknown tokens" if estimate.tokens is None else counted(round(estimate.tokens), "token"),
         "unknown cost" if usd is None else money(usd),
-        "unknown time" if seconds is None else f"{seconds:,.0f} s one after the other",
+        "unknown time" if seconds is None else f"{seconds:,.0f} s in sequence",
     ]
-    basis = f"as its last {counted(estimate.as_runs, 'run')}" if estimate.as_runs else "each step once"
+    basis = f"based on its last {counted(estimate.as_runs, 'run')}" if estimate.as_runs else "if each step runs once"
     return line(("would take ", "yellow"), f"{what}{', '.join(parts)} ({basis})")
 
 
@@ -113,7 +113,7 @@ def timeline_view(rows: Sequence[TimelineRow]) -> RenderableType:
     """When each step happened: a bar of blocks while it worked, pale while it waited, a line for a run it opened."""
     whole = max((row.at_seconds + row.seconds for row in rows), default=0.0)
     if not rows:
-        return line(("no step has times of its own: it is a replay, or was recorded by an earlier version", "dim"))
+        return line(("no step has its own times: the run is a replay, or an earlier version recorded it", "dim"))
     columns = (
         Column(HEADS[0], lambda row: line(f"{'  ' * row.depth}{row.texts[0]}"), flexible=True),
         Column(HEADS[1], lambda row: row.texts[1], 1, True),

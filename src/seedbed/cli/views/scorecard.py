@@ -94,7 +94,7 @@ WORST = (
     Column("worst", itemgetter(0)),
     Column("score", itemgetter(1), number=True),
     Column("answered", itemgetter(2), flexible=True),
-    Column("look at it", itemgetter(3)),
+    Column("inspect with", itemgetter(3)),
 )
 
 
@@ -156,7 +156,7 @@ def specialisation_view(across: Specialisation) -> RenderableType:
     else:
         gains = output.table("gain over the base", "base", *columns, rows=rows)
     hard = [
-        line((f"{base}, the hardest first: ", "dim"), ", ".join(corpus for corpus, _ in across.difficulty(base)))
+        line((f"{base}, hardest first: ", "dim"), ", ".join(corpus for corpus, _ in across.difficulty(base)))
         for base in across.bases
     ]
     spent = spent_line(across.cards.values())

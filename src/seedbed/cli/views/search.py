@@ -49,7 +49,7 @@ def plan_document(plan: Plan) -> Json:
 
 
 def plan_view(plan: Plan) -> RenderableType:
-    parts = f"{len(plan.reflect)} tasks to read, {len(plan.select)} to decide, {len(plan.confirm)} to confirm"
+    parts = f"{len(plan.reflect)} tasks to reflect on, {len(plan.select)} to select, {len(plan.confirm)} to confirm"
     return line(f"{plan.optimizer.identity['optimizer']} within {plan.budget}: {parts}")
 
 
@@ -96,7 +96,7 @@ def progress_view(summary: SearchView) -> RenderableType:
             free.append(_amount(name, spent))
         else:
             lines.append(f"{name:<7} {bar(spent, limit)} {_amount(name, spent)} of {_amount(name, limit)}")
-    lines += [f"besides {', '.join(free)}"] if free else []
+    lines += [f"also spent {', '.join(free)}"] if free else []
     if len(summary.arms) > 1:
         arms = (f"{name} {counted(each.turns, 'turn')} {each.gain:+.3f}" for name, each in summary.arms.items())
         lines.append(f"arms    {', '.join(arms)}")
@@ -147,7 +147,7 @@ def _candidates(summary: SearchView) -> RenderableType:
         is_best, is_start = member.place == summary.best, member.place == 0
         mark = "best" if is_best else "start" if is_start else ""
         style = "bold green" if is_best and not is_start else "dim" if is_start else ""
-        text = "as it is" if is_start else changes_text(summary.changes(member.place))
+        text = "unchanged" if is_start else changes_text(summary.changes(member.place))
         score = member.scores[summary.metric]
         cells = (mark, short(member.playbook), score_text(score), str(score.n), text)
         rows.append(tuple(line((cell, style)) for cell in cells))
@@ -158,7 +158,7 @@ def _candidates(summary: SearchView) -> RenderableType:
         Column("playbook", itemgetter(1)),
         Column(summary.metric, itemgetter(2)),
         Column("tasks", itemgetter(3), 1, number=True),
-        Column("what is different", itemgetter(4), flexible=True),
+        Column("changes", itemgetter(4), flexible=True),
     )
     return Group(output.listing(columns, rows), *more)
 
@@ -178,5 +178,5 @@ def ending(summary: SearchView) -> list[str]:
     cost = money(evolution.spent["usd"], evolution.spent.get("unpriced", 0))
     runs = f"{evolution.spent['runs']:,} runs ({cost}) of {evolution.budget}"
     tried = f"{counted(len(summary.pool) - 1, 'candidate')} in {counted(len(evolution.steps), 'step')}"
-    lines.append(f"{tried} and {runs}; {evolution.ended or 'not ended yet'}")
+    lines.append(f"{tried} and {runs}; {evolution.ended or 'not finished yet'}")
     return [*lines, f"search {short(evolution.search)}"]

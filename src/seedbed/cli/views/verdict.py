@@ -106,7 +106,7 @@ def _at_least(verdict: Verdict) -> str:
 def _mode(verdict: Verdict) -> str:
     """Whether a verdict can release the candidate."""
     if verdict.mode == "exploratory":
-        return f"exploratory, releases nothing: {verdict.why}" if verdict.why else "exploratory, releases nothing"
+        return "exploratory, cannot support a release" + (f": {verdict.why}" if verdict.why else "")
     return f"confirmatory, attempt {verdict.attempt} to replace {short(verdict.control)}" if verdict.attempt else ""
 
 
@@ -132,7 +132,7 @@ def prospect_text(prospect: Prospect) -> str:
     """Which attempt a comparison will be, and of how many tasks nothing is known."""
     fresh = f"{prospect.fresh:,} of {counted(prospect.tasks, 'task')} fresh"
     if prospect.mode == "exploratory":
-        return f"exploratory, so it can release nothing: {prospect.why}; {fresh}. {prospect.remedy}".rstrip()
+        return f"exploratory, so it cannot support a release: {prospect.why}; {fresh}. {prospect.remedy}".rstrip()
     attempt = f"attempt {prospect.attempt}" if prospect.attempt else "paid from the error budget"
     return f"{attempt}, at error rate {prospect.level:.2g}; {fresh}"
 
@@ -153,9 +153,9 @@ def forecast_view(forecast: Forecast) -> RenderableType:
             ("power", f"{expected.power:.3f} to find a gain of {forecast.effect:g}"),
             (
                 "tasks",
-                f"{forecast.units}; with one look at the end, a power of 90% takes {forecast.fixed}",
+                f"{forecast.units}; with a single look at the end, 90% power needs {forecast.fixed}",
             ),
-            ("least gain", f"{forecast.detectable:.3f} is the smallest that all tasks find nine times in ten"),
+            ("least gain", f"{forecast.detectable:.3f} is the smallest gain that all tasks detect nine times in ten"),
             ("assumed", f"scores differ on {forecast.discordance:.0%} of the tasks (--discordance)"),
             ("then", _then(forecast)),
         ]
@@ -188,7 +188,7 @@ def ranking_view(ranking: Ranking, names: Mapping[Digest, str]) -> RenderableTyp
         rows.append((names[verdict.candidate], mark, gain, f"{ranked.adjusted:.2g}", f"{verdict.tasks}"))
     promise = {
         "holm": "the chance that any of them is wrongly called better",
-        "e-bh": "the expected share of those called better that are not",
+        "e-bh": "the expected share of false findings among those called better",
     }[ranking.control]
     mode = _mode(ranking.candidates[0].verdict)
     return Group(
@@ -249,7 +249,7 @@ def estimate_view(estimate: Estimate, replays: ReplayedRuns, names: NamePair) ->
     worth = "" if math.isnan(estimate.worth) else f", worth {estimate.worth:.1f} times as many live runs"
     counts = f"with weight {estimate.weight:.2f}{worth}"
     if not estimate.weight:
-        counts = "ignored: it takes at least 20 live runs, and replays that predict them, to count"
+        counts = "ignored: they count only if there are at least 20 live runs and they predict them"
     rows = [
         (name, f"{tasks:,}", *_ends(interval))
         for name, tasks, interval in (
@@ -266,7 +266,7 @@ def estimate_view(estimate: Estimate, replays: ReplayedRuns, names: NamePair) ->
     ]
     return Group(
         line(("estimate", styles[says]), f": {answer}"),
-        line(("This is not a verdict: it was not registered, and releases nothing.", "dim")),
+        line(("This is not a verdict: it was not registered, and cannot support a release.", "dim")),
         output.table("difference by", "tasks #", "mean #", "95% #", rows=rows),
         output.facts(pairs),
         "",

@@ -79,7 +79,7 @@ def _rollback(channel: Json) -> str:
 
 @command(app, dry_run=True)
 def promote(call: Invocation, channel: ChannelName, because: Because, share: CanaryShare = None) -> None:
-    """Raise a channel's canary to its next share; after the last share, it serves all users.
+    """Raise a channel's canary to the next share of its ramp; after the last one, it serves all users.
 
     Exits with code 1 if it cannot be promoted yet.
     """
@@ -100,7 +100,7 @@ def _moving(name: str, move: Callable[..., Any], verb: str, summary: str) -> Non
     command(app, name, dry_run=True)(moved)
 
 
-_moving("freeze", Channels.freeze, "stays at", "Block every change to a channel except a rollback: the emergency stop.")
+_moving("freeze", Channels.freeze, "stays at", "In an emergency, block every change to a channel except rollbacks.")
 _moving("unfreeze", Channels.unfreeze, "is unfrozen at", "Allow changes to a frozen channel again.")
 
 
@@ -112,7 +112,7 @@ def assign(
 ) -> None:
     """Show which playbook a user gets on a channel. Nothing is recorded.
 
-    The user's arm is stable, control or canary.
+    The result includes the user's arm: stable, control or canary.
     """
     with call.open() as space:
         choice = wait_for(space.channels.assignment(channel, key))
@@ -167,14 +167,14 @@ def drill(
     units: Annotated[
         int, typer.Option("--units", min=1, help="How many users to simulate, each with their own key.")
     ] = 100,
-    first: Annotated[int, typer.Option("--first", min=1, help="The number of the first user.")] = 1,
+    first: Annotated[int, typer.Option("--first", min=1, help="The number to start counting users from.")] = 1,
     metric: MetricName = "exact_match",
     real_tools: RealTools = False,
 ) -> None:
     """Send tasks to a channel as users would, and rate the answers, to test its ramp and guards.
 
     Each simulated user gets the playbook that the channel serves for their key, and everything is recorded as for real
-    users: do not drill a channel that has real users. After the last task, the drill starts again with the first.
+    users, so do not drill a channel that has any. After the last task, the drill starts over with the first.
     """
     with call.open(real_tools=real_tools) as space, progress.counting("users") as watch:
         if call.dry_run:
@@ -212,13 +212,14 @@ def plan(
         ),
     ] = None,
     worse: Annotated[
-        float, typer.Option("--worse", metavar="TIMES", help="How bad: this many times what the guard allows.")
+        float, typer.Option("--worse", metavar="TIMES", help="How much worse: this many times the guard's limit.")
     ] = 1.5,
 ) -> None:
-    """Show how many canary outcomes each guard needs to catch a canary that is worse.
+    """Show how many canary outcomes each guard needs to catch a worse canary.
 
-    That many outcomes catch it in 9 of 10 cases. Every outcome is assumed to be either good or bad; graded ones, such
-    as times, need fewer. The default share is the canary's, or else the first step of the ramp, or 5%.
+    With that many outcomes, the guard catches it in 9 cases out of 10. Every outcome is assumed to be either good or
+    bad; graded ones, such as times, need fewer. The share defaults to the canary's, then to the first step of the ramp,
+    then to 5%.
     """
     with call.open() as space:
         planned = space.channels.plan(channel, share=share, bases=base or (), worse=worse)

@@ -43,7 +43,7 @@ def watch(
     every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Seconds between checks.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Check once, for use with a timer or in a pipeline.")] = False,
     promote: Annotated[
-        bool, typer.Option("--promote", help="Take each step of the ramp as soon as no guard objects.")
+        bool, typer.Option("--promote", help="Advance to the next step of the ramp as soon as no guard objects.")
     ] = False,
 ) -> None:
     """Watch a canary alongside its control, and roll it back if it does worse.
@@ -51,7 +51,7 @@ def watch(
     Set guards under `canary` in the workspace file, and alert recipients under `alerts`. Press Ctrl-C to stop. Several
     people can watch at once. With --json, each check prints one line.
 
-    With --once, exits with code 1 if the canary was rolled back and 2 if it needs a person's attention.
+    With --once, exits with code 1 if the canary was rolled back and 2 if it needs human attention.
     """
     seen = None
     with (
@@ -67,7 +67,7 @@ def watch(
                 if seen is None:
                     raise
                 # A canary is watched even while its store cannot be reached for a moment.
-                output.errors().print(line(("looking again: ", "yellow"), str(wrong)))
+                output.errors().print(line(("trying again: ", "yellow"), str(wrong)))
             else:
                 if call.as_json:
                     document = {**_document(seen, stepped), "dry_run": call.dry_run}
@@ -97,7 +97,7 @@ def _screen(plain: bool) -> Iterator[Callable[[RenderableType], None]]:
     if plain or not console.is_terminal:
         yield console.print
         return
-    with Live(line("looking"), console=console, auto_refresh=False) as live:
+    with Live(line("checking"), console=console, auto_refresh=False) as live:
         yield partial(live.update, refresh=True)
 
 
@@ -112,7 +112,7 @@ def _view(seen: WatchResult, stepped: Ref | None) -> RenderableType:
         verb = "rolled back; " if seen.moved else "promoted; "
         parts.append(line((verb, "bold"), f"{health.channel} serves {lineage.target_text(moved.target)}"))
     if not health.alarms:
-        parts.append(line(("no alarm", STYLES[None])))
+        parts.append(line(("no alarms", STYLES[None])))
     return Group(*parts)
 
 

@@ -47,7 +47,7 @@ def keep(
     because: Because,
     parents: Annotated[
         list[str] | None,
-        typer.Option("--parent", metavar="PLAYBOOK", help="A playbook it came from; repeat for several."),
+        typer.Option("--parent", metavar="PLAYBOOK", help="A playbook it was derived from; repeat for several."),
     ] = None,
 ) -> None:
     """Store a playbook and record where it came from."""
@@ -62,7 +62,7 @@ def derive(
     playbook: PlaybookName,
     because: Because,
     changes: Changes = None,
-    branch: Annotated[str | None, typer.Option("--branch", help="A branch to point at the child.")] = None,
+    branch: Annotated[str | None, typer.Option("--branch", help="A branch to move to the child.")] = None,
 ) -> None:
     """Store a child of a playbook with some genes changed."""
     values = options.assignments(changes)
@@ -84,7 +84,9 @@ def merge(
     resolve: Annotated[
         list[str] | None,
         typer.Option(
-            "--resolve", metavar="HOW", help="ours, theirs or mean; if repeated, the first that applies wins."
+            "--resolve",
+            metavar="HOW",
+            help="How to resolve clashes: ours, theirs or mean; if repeated, the first that applies wins.",
         ),
     ] = None,
     changes: Changes = None,
@@ -94,7 +96,7 @@ def merge(
 ) -> None:
     """Merge two playbooks, based on their common ancestor. Clashing changes must be resolved.
 
-    Values given with --set resolve their clashes first.
+    Values given with --set take precedence over --resolve.
 
     Exits with code 1 if any clash is unresolved, and lists them all.
     """
@@ -154,7 +156,7 @@ def branch(
     """Start a branch at a playbook, or list all branches with their states."""
     if start is None:
         if name != "list":
-            raise typer.BadParameter(f"expected where {name} starts", param_hint="PLAYBOOK")
+            raise typer.BadParameter(f"expected the playbook where {name} starts", param_hint="PLAYBOOK")
         with call.open() as space:
             branches = [
                 {
@@ -181,12 +183,12 @@ def archive(
     call: Invocation,
     branch: BranchName,
     because: Because,
-    failed: Annotated[bool, typer.Option("--failed", help="Record that it failed.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Record that the branch failed.")] = False,
 ) -> None:
     """Archive a branch. Its name becomes available again and its history is kept."""
     with call.open() as space:
         state = space.playbooks.archive(branch, because=because, failed=failed)
-    call.done({"branch": branch, "state": state}, f"{state} branch {branch}")
+    call.done({"branch": branch, "state": state}, f"branch {branch} is now marked {state}")
 
 
 @command(app, dry_run=True)

@@ -35,9 +35,9 @@ def check(
 ) -> None:
     """Report every mistake in playbook files, and warn about likely mistakes.
 
-    Needs no workspace; if there is one, rules are compared with its tools, and programs with those it allows.
+    No workspace is needed. If there is one, rules are checked against its tools, and programs against those it allows.
 
-    Exits with code 1 if anything is wrong; with --strict, also if there are warnings.
+    Exits with code 1 if anything is wrong or, with --strict, if there are warnings.
     """
     checked: list[Json] = []
     parts: list[RenderableType] = []
@@ -85,7 +85,7 @@ def explain(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A playbook in YAML or JSON.")],
     changes: Changes = None,
 ) -> None:
-    """Show each value in a playbook file with the file and line it came from. Needs no workspace."""
+    """Show each value in a playbook file with the file and line it came from. No workspace is needed."""
     digest, values = playbooks.explain(file, options.assignments(changes))
     call.show({"playbook": digest, "values": values}, output.listing(VALUES, values))
 
@@ -94,7 +94,7 @@ def explain(
 def schema(
     call: Invocation,
     of: Annotated[
-        str, typer.Option("--format", help="playbook, or strategy, mode or profile for files of other tools.")
+        str, typer.Option("--format", help="playbook; or strategy, mode or profile for files from other tools.")
     ] = "playbook",
 ) -> None:
     """Print the JSON Schema for playbook files, for use in editors. The output is always JSON."""
@@ -108,7 +108,8 @@ def schema(
 def import_file(
     call: Invocation,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A strategy, a mode, a prompt profile, or a prompt in .txt or .md.")
+        Path,
+        typer.Argument(metavar="FILE", help="A strategy, a mode, a prompt profile, or a prompt in a .txt or .md file."),
     ],
     strict: Strict = False,
 ) -> None:

@@ -26,7 +26,7 @@ app = typer.Typer(no_args_is_help=True)
 
 After = Annotated[
     int | None,
-    typer.Option("--after", min=0, max=2**63 - 1, help="Continue after this number, shown on the previous page."),
+    typer.Option("--after", min=0, max=2**63 - 1, help="Continue after this number, printed on the previous page."),
 ]
 
 
@@ -62,7 +62,7 @@ class PlaybookQuery:
         str | None, typer.Option("--gene", metavar="PATH=VALUE", help="A gene's value: a number or a choice.")
     ] = None
     tag: Annotated[str | None, typer.Option("--tag", help="A tag on the playbook.")] = None
-    by: Annotated[str | None, typer.Option("--by", help="Who stored the playbook.")] = None
+    by: Annotated[str | None, typer.Option("--by", help="The person who stored the playbook.")] = None
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Stored at this time or later.")] = None
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stored before this time.")] = None
 
@@ -88,7 +88,7 @@ def _show_page(call: Invocation, space: Workspace, page: Page) -> None:
 
 @command(app)
 def show(call: Invocation, playbook: PlaybookName, changes: Changes = None) -> None:
-    """Show a playbook and everything on record about it. Files need no workspace."""
+    """Show a playbook and everything on record about it. No workspace is needed for files."""
     with call.open_for_files(playbook) as space:
         chosen = space.resources.playbook(playbook, options.assignments(changes))
         about = space.playbooks.about(chosen)
@@ -116,7 +116,7 @@ def diff(
     before: Annotated[str, typer.Argument(metavar="A", help=PLAYBOOK)],
     after: Annotated[str, typer.Argument(metavar="B", help="The playbook to compare it with.")],
 ) -> None:
-    """Show the differences between two playbooks: old and new numbers, text word by word. Files need no workspace."""
+    """Show the differences between two playbooks, with text compared word by word. No workspace is needed for files."""
     with call.open_for_files(before, after) as space:
         one, other = space.playbooks.get(before), space.playbooks.get(after)
         changes = space.playbooks.diff(one, other)
@@ -125,7 +125,7 @@ def diff(
         "after": other.digest,
         "changes": [views.change_document(change) for change in changes],
     }
-    call.show(document, *(map(views.change_view, changes) if changes else [line("no difference")]))
+    call.show(document, *(map(views.change_view, changes) if changes else [line("no differences")]))
 
 
 CHANGE_KEYS = ("version", "date", "path", "from", "to", "reason")
@@ -145,7 +145,7 @@ def log(
     moves: Annotated[bool, typer.Option("--moves", help="Show how the ref itself has moved.")] = False,
 ) -> None:
     """Show a playbook's ancestors, newest first, and its change log by version; with --moves, show what a ref has
-    pointed to."""
+    pointed to over time."""
     with call.open() as space:
         if moves:
             lineage.show_moves(call, *space.playbooks.moves(playbook))
@@ -169,7 +169,7 @@ def tree(
     ] = 12,
     depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="Show at most this many generations.")] = 20,
 ) -> None:
-    """Show the lineage: which playbook came from which, with names and scores."""
+    """Show which playbooks were derived from which, with their names and scores."""
     with call.open() as space:
         roots = space.playbooks.tree(playbook, limit=limit, depth=depth)
     call.show({"roots": roots}, *map(lineage.view, roots))

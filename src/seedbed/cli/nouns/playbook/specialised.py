@@ -51,14 +51,14 @@ def specialise(
 ) -> None:
     """Create a playbook for one corpus and one kind of task from a base.
 
-    It gets the ref corpora/CORPUS/TASK and changes independently from then on. An existing one is left unchanged.
+    It gets the ref corpora/CORPUS/TASK and changes independently from then on. An existing playbook is left unchanged.
     """
     if is_playbook_file(base):
         remedy = f"Run: seedbed playbook name main {base} --because REASON"
-        raise typer.BadParameter(f"found a file; expected a name that can move on. {remedy}", param_hint="BASE")
+        raise typer.BadParameter(f"found a file; expected a name that can move. {remedy}", param_hint="BASE")
     with call.open() as space:
         result = space.playbooks.specialise(base, name, because=because)
-    call.done(_document(result), f"{result.name} is at {short(result.playbook)} and inherits {result.base}")
+    call.done(_document(result), f"{result.name} is at {short(result.playbook)} and inherits from {result.base}")
 
 
 @command(app, dry_run=True)
@@ -72,12 +72,12 @@ def rebase(
             "--take",
             metavar="WHAT",
             help="Resolve clashes: ours (the specialised side), theirs (the base) or mean for all; PATH=ours, "
-            "PATH=theirs, PATH=mean or PATH=VALUE for one. Can be repeated; those with a path take precedence.",
+            "PATH=theirs, PATH=mean or PATH=VALUE for one. Can be repeated; values with a path take precedence.",
         ),
     ] = None,
     onto: Annotated[str | None, typer.Option("--onto", metavar="BASE", help="A new base to inherit from.")] = None,
 ) -> None:
-    """Merge the current base into a specialised playbook, using a three-way merge.
+    """Merge the current base into a specialised playbook with a three-way merge.
 
     Changes made on only one side are kept; values that both sides changed differently clash, and you resolve them with
     --take. For rules, thresholds and locks, the stricter side wins.
@@ -115,7 +115,7 @@ def base(call: Invocation, name: SpecialisedName, because: Because) -> None:
     after, before = result.after, result.before
     document = {**_document(after), "before": before.playbook}
     if before == after:
-        call.show({**document, "dry_run": call.dry_run}, line(f"{after.name} is at its base already"))
+        call.show({**document, "dry_run": call.dry_run}, line(f"{after.name} is already at its base"))
     else:
         text = f"{after.name} is at its base {after.base}, {short(after.playbook)}; it was at {short(before.playbook)}"
         call.done(document, text)
@@ -124,9 +124,9 @@ def base(call: Invocation, name: SpecialisedName, because: Because) -> None:
 @command(app, "specialised")
 def list_specialised(
     call: Invocation,
-    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only this kind of task, such as qa.")] = None,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="List only this kind of task, such as qa.")] = None,
 ) -> None:
-    """List specialised playbooks, how much each differs from what it inherits, and whether its base has moved."""
+    """List specialised playbooks, how far each is from its base, and whether that base has moved."""
     with call.open() as space:
         playbooks = [{**_document(each), **distances} for each, distances in space.playbooks.specialised(task)]
     call.list("specialised", playbooks, COLUMNS, "No specialised playbooks yet.")
@@ -185,7 +185,7 @@ def _rebased(
     if before == after:
         return document, [line(f"{after.base} has not moved: nothing to do")]
     settled = f", {counted(len(result.settled), 'clash', 'clashes')} settled" if result.settled else ""
-    mark = ("would have: ", "yellow") if call.dry_run else ("✓ ", "bold green")
+    mark = ("dry run: ", "yellow") if call.dry_run else ("✓ ", "bold green")
     text = line(mark, f"{after.name} is at {short(after.playbook)}, on top of {after.base}{settled}")
     return document, [text, *map(change_view, changes), *map(_stricter_view, result.stricter)]
 
@@ -197,14 +197,14 @@ def _clash_document(clash: Clash) -> Json:
 def _clash_views(known: SpecialisedPlaybook, clashes: list[Clash]) -> Iterable[RenderableType]:
     """Both sides of each clash, each by what it changed."""
     count = counted(len(clashes), "clash", "clashes")
-    yield line(("✗ ", "bold red"), f"{count} between {known.name} and {known.base}; nothing has moved")
+    yield line(("✗ ", "bold red"), f"{count} between {known.name} and {known.base}; nothing was changed")
     for clash in clashes:
         for side, value in (("ours", clash.ours), ("theirs", clash.theirs)):
             yield line((f"  {side}", "bold"))
             yield Padding(change_view(Change(clash.path, clash.base, value)), (0, 0, 0, 4))
-    yield line(("Settle with --take ours, --take theirs, or --take PATH=VALUE for one of them.", "dim"))
+    yield line(("Resolve them with --take ours, --take theirs, or --take PATH=VALUE for a single one.", "dim"))
 
 
 def _stricter_view(change: Change) -> RenderableType:
     wanted, stays = ("nothing" if value is None else shown(value) for value in (change.before, change.after))
-    return line(("! ", "bold yellow"), f"{change.path}: {wanted} was wanted; the stricter {stays} stays")
+    return line(("! ", "bold yellow"), f"{change.path}: {wanted} was proposed, but the stricter {stays} is kept")

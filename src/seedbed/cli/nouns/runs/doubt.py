@@ -51,26 +51,26 @@ def doubt(call: Invocation) -> None:
 @command(app, dry_run=True)
 def settle(
     call: Invocation,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The id, or its first characters.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or a prefix of it.")],
     which: Annotated[
-        str, typer.Argument(metavar="CALL", help="The call's id or its first characters, or the name of its tool.")
+        str, typer.Argument(metavar="CALL", help="The call's id, a prefix of it, or the name of its tool.")
     ],
     answer: Annotated[Settlement, typer.Argument(metavar="ANSWER", help="done or not-done.")],
     because: Because,
     result: Annotated[
-        str | None, typer.Option("--result", metavar="JSON", help="What the tool returned, if done. [null]")
+        str | None, typer.Option("--result", metavar="JSON", help="The tool's result, if done. Default: null.")
     ] = None,
 ) -> None:
-    """Record whether a call in doubt has happened. `seedbed run --resume RUN` then continues the run.
+    """Record whether a call in doubt happened. `seedbed run --resume RUN` then continues the run.
 
-    A call that is done has the result you give, and is not made again; one that is not-done is made.
+    If the call is done, it gets the result you give and is not repeated; if it is not-done, it is made.
     """
     done = answer is Settlement.done
     value = _result(result, done=done)
     with call.open() as space:
         settled = space.runs.settle(run, which, done=done, because=because, result=value)
     document = {**_document(settled), "answer": answer.value, "result": value, "because": because}
-    text = f"{settled.tool} is {answer.value}. Continue: seedbed run --resume {short(settled.run)}"
+    text = f"{settled.tool} is {answer.value}. To continue: seedbed run --resume {short(settled.run)}"
     call.done(document, text)
 
 
@@ -82,7 +82,7 @@ def _result(text: str | None, *, done: bool) -> Any:
     if text is None:
         return None
     if not done:
-        raise typer.BadParameter("found a result of a call that is not done; expected none", param_hint="--result")
+        raise typer.BadParameter("found a result for a call that is not done; expected none", param_hint="--result")
     try:
         return json.loads(text)
     except ValueError:

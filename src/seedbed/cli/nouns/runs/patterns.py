@@ -34,7 +34,7 @@ def patterns(
     ] = None,
     metric: RunScores = "exact_match",
     on: Annotated[
-        str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
+        str | None, typer.Option("--on", metavar="DATASET", help="Use only runs on these tasks. Default: all.")
     ] = None,
     alpha: AlphaRate = 0.05,
     suggest: Annotated[
@@ -47,8 +47,8 @@ def patterns(
 ) -> None:
     """Find what distinguishes good runs from bad: input words, tags, models, tool errors, lengths, steps or costs.
 
-    This reads recorded runs and starts none. Patterns found in half of the tasks are shown if they also hold in the
-    other half. Tasks from the same source never appear in both halves. A failed run gets the worst score.
+    Only recorded runs are read; nothing is run. Patterns found in one half of the tasks are shown if they also hold in
+    the other half. Tasks from the same source never appear in both halves. A failed run gets the worst score.
 
     Exits with code 0 if a pattern holds and 2 if none does.
     """
@@ -63,7 +63,7 @@ def patterns(
     wrote = {"file": str(suggest), "command": suggestion.command} if suggestion else None
     view = _view(result, runs)
     if suggestion:
-        view += [line(("✓ ", "bold green"), f"wrote {suggest}; when the candidate is written, run:")]
+        view += [line(("✓ ", "bold green"), f"wrote {suggest}; once you have written the candidate, run:")]
         view += [line(f"  {suggestion.command}")]
     call.show({**result.document(), "left_out": runs.left_out, "suggestion": wrote}, *view)
     raise typer.Exit(PASS if result.findings else INCONCLUSIVE)
@@ -88,7 +88,7 @@ def _view(result: Patterns, runs: ScoredRuns) -> list[RenderableType]:
         text = f"no pattern: none of {counted(result.conditions, 'condition')} held in both halves"
         parts.append(line(("! ", "bold yellow"), text))
     if luck := [each for each in result.tested if not each.holds]:
-        parts += ["", line(("Looked promising in the first half, and did not hold in the other:", "dim"))]
+        parts += ["", line(("Looked promising in the first half but did not hold in the other:", "dim"))]
         parts.append(_table("runs", [_row(each.condition, each) for each in luck]))
     return [*parts, "", line((result.promise, "dim"))]
 
@@ -124,7 +124,7 @@ def _row(name: str, finding: PatternFinding) -> tuple[str, ...]:
 
 
 def _scores(figures: Figures) -> str:
-    return f"{figures.inside:.3f} against {figures.outside:.3f}" if figures.tasks else "no such run"
+    return f"{figures.inside:.3f} against {figures.outside:.3f}" if figures.tasks else "no such runs"
 
 
 def _runs(place: int, finding: PatternFinding) -> RenderableType:

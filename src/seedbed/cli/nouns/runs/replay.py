@@ -27,7 +27,7 @@ STYLES = {"exact": "green", "substituted": "yellow", "live": "cyan", "missed": "
 @command(app, dry_run=True)
 def replay(
     call: Invocation,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The id, or its first characters.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or a prefix of it.")],
     playbook: Annotated[
         str | None,
         typer.Option("--playbook", metavar="PLAYBOOK", help="The playbook to use. Default: the run's own."),
@@ -37,7 +37,7 @@ def replay(
     ] = "strict",
     program: ProgramPath = None,
 ) -> None:
-    """Replay a run using its recorded answers, and show both side by side. There are no external side effects.
+    """Replay a run from its recorded answers, and show the two side by side. A replay has no external side effects.
 
     Each step is exact (as recorded), substituted (from the nearest recording), live (sent to the model now) or missed
     (cannot be answered). Repeating a replay shows the stored result.

@@ -25,7 +25,7 @@ from seedbed.workspace.nouns.runs import own_inputs
 app = typer.Typer(no_args_is_help=True)
 
 
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id, or its first characters.")]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or a prefix of it.")]
 COLUMNS = (
     Column("run", lambda each: line("↳ " * bool(each["parent"]), (short(each["run"]), "yellow"))),
     Column("playbook", lambda each: short(each["playbook"]), drop=3),
@@ -43,7 +43,7 @@ def list_runs(
     call: Invocation,
     limit: RowLimit = 20,
     playbook: Annotated[
-        str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this playbook.")
+        str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="List only runs of this playbook.")
     ] = None,
     children: Annotated[bool, typer.Option("--children", help="Include runs that other runs opened.")] = False,
 ) -> None:
@@ -79,7 +79,7 @@ def show(
     call: Invocation,
     run: RunId,
     times: Annotated[
-        bool, typer.Option("--timeline", help="When each step began, how long it waited and took, child runs too.")
+        bool, typer.Option("--timeline", help="Show when each step began, waited and ended, including child runs.")
     ] = False,
 ) -> None:
     """Show a run as it happened: prompts and answers, decisions, tool calls, and the runs it opened."""
@@ -107,13 +107,13 @@ def show(
 def follow(
     call: Invocation,
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="The id, or its first characters. Default: all runs.")
+        str | None, typer.Argument(metavar="RUN", help="The run's id, or a prefix of it. Default: all runs.")
     ] = None,
 ) -> None:
     """Follow runs as they happen, in any process: one line for each start, turn, tool call and end.
 
-    A single run is followed from start to end; all runs are followed until Ctrl-C. With --json, each line is a
-    document.
+    A single run is followed from start to end; all runs are followed until you press Ctrl-C. With --json, each line
+    is a JSON document.
     """
     with call.open() as space, suppress(KeyboardInterrupt):
         facts = space.runs.follow(run)
@@ -133,7 +133,7 @@ def export(
     to: Annotated[
         str | None,
         typer.Option(
-            "--format", help="markdown, html, json or pdf. Default: from the file extension, or else markdown."
+            "--format", help="markdown, html, json or pdf. Default: determined by the file extension, or markdown."
         ),
     ] = None,
     file: OutputFile = None,

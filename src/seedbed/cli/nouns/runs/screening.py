@@ -36,19 +36,19 @@ def screen(
         ),
     ],
     playbook: Annotated[
-        str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Only runs of this playbook.")
+        str | None, typer.Option("--playbook", metavar="PLAYBOOK", help="Use only runs of this playbook.")
     ] = None,
     metric: options.RunScores = "exact_match",
     on: Annotated[
-        str | None, typer.Option("--on", metavar="DATASET", help="Only runs on these tasks. Default: all.")
+        str | None, typer.Option("--on", metavar="DATASET", help="Use only runs on these tasks. Default: all.")
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only runs since this date.")] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Use only runs since this date.")] = None,
 ) -> None:
     """Estimate how another policy would have scored at a decision that past runs made at random.
 
-    This reads recorded runs, starts none and promotes nothing: use the estimate to decide what to try next. If the log
+    Only recorded runs are read; nothing is run or promoted. Use the estimate to decide what to try next. If the log
     cannot support an estimate, the reasons are shown instead. A changed prompt or model is not a policy in this sense;
-    use replay for that.
+    for that, use `seedbed runs replay`.
 
     Exits with code 0 if there is an estimate and 2 if the log cannot support one.
     """
@@ -66,7 +66,7 @@ def _view(screening: Screening) -> list[RenderableType]:
         ("decided", f"{counted(document['decisions'], 'time')} in {counted(document['runs'], 'run')}: {taken}"),
         ("as decided", f"{_reach(screening.logged)} by {document['metric']}, {document['better']} is better"),
         ("worth", f"{weights.effective:,.1f} of {counted(weights.n, 'run')} (effective sample size)"),
-        ("coverage", f"all that the candidate might do was possible in {weights.coverage:.1%} of runs"),
+        ("coverage", f"every action the candidate might take was possible in {weights.coverage:.1%} of runs"),
         ("weights", f"largest {weights.largest:.3g}, mean {_reach(weights.mean_weight)}; the true mean is 1"),
     ]
     parts: list[RenderableType] = [
