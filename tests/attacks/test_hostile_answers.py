@@ -17,6 +17,7 @@ from seedbed.errors import ModelUnavailable, PlaybookError, RunError
 from seedbed.models import chat
 from seedbed.models.cards import Registry
 from seedbed.models.chat import Message, ask, stream
+from seedbed.models.requests import read_request
 from seedbed.playbooks.steps.schemas import misfit, read_answer
 from seedbed.storage.memory import MemoryStore
 
@@ -117,6 +118,12 @@ async def test_arguments_that_json_cannot_hold_are_a_call_that_is_not_made(argum
     paid.clear()
     run = await hostile.run(agent(), q="x")
     assert (run.output, paid) == ("I could not.", [])
+
+
+def test_nor_is_such_a_call_read_when_a_client_sends_it_back() -> None:
+    sent = {"id": "one", "function": {"name": "pay", "arguments": '{"amount": NaN}'}}
+    _, (message,), _ = read_request({"model": "r", "messages": [{"role": "assistant", "tool_calls": [sent]}]})
+    assert [(each.arguments, each.unreadable) for each in message.calls] == [(None, '{"amount": NaN}')]
 
 
 async def test_a_text_with_half_a_character_is_an_answer() -> None:

@@ -67,6 +67,19 @@ async def test_no_secret_gets_into_a_fact_by_any_door() -> None:
         assert SECRET not in str(space.runs.get(run.id).export(form))
 
 
+async def test_no_secret_of_a_tools_description_is_stored_or_told_to_a_model() -> None:
+    async def look(at: str = f"of {SECRET}") -> str:
+        return "seen"
+
+    look.__doc__ = f"Looks with {SECRET}."
+    store = MemoryStore()
+    role = {"model": "one", "tools": ["look"]}
+    desk = Playbook.from_document({"roles": {"a": role}, "steps": [{"name": "s", "role": "a", "prompt": "{q}"}]})
+    run = await Workspace(Settings(models=SCRIPTED), store, tools=[tool(look, effect="reads")]).run(desk, q="?")
+    assert "[secret]" in str(store.get(run.turns[0].toolset))
+    assert SECRET not in str(store.get(run.turns[0].toolset))
+
+
 @pytest.mark.parametrize("scheme", ["files", "sqlite"])
 async def test_every_file_of_a_store_is_its_owners_alone(scheme: str, tmp_path: Path) -> None:
     url = f"files:{tmp_path / 'store'}" if scheme == "files" else f"sqlite:///{tmp_path / 'seedbed.db'}"

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from seedbed.errors import ModelUnavailable, SeedbedError, shown
+from seedbed.errors import ModelUnavailable, SeedbedError, StoreError, shown
 from seedbed.models.cards import Model
 from seedbed.models.failures import explain
 from seedbed.models.usage import (
@@ -27,6 +27,7 @@ from seedbed.models.usage import (
     read_usage,
 )
 from seedbed.redaction import redact
+from seedbed.storage.store import canonical
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
@@ -344,6 +345,18 @@ def _reply(model: Model, answer: AIMessage, messages: Sequence[Message], samplin
         native=_langchain().native_of(answer, class_of(model.chat)) if calls else None,
         cached_tokens=_cached_tokens(answer),
     )
+
+
+def read_call(number: int, call: str | None, name: str | None, args: Any) -> ToolCall:
+    """One call. Arguments that JSON cannot hold, such as NaN or half of a character, are unreadable too."""
+    try:
+        read = args if isinstance(args, dict) else json.loads(args or "{}")
+        canonical(read)
+    except (ValueError, RecursionError, StoreError):
+        read = None
+    is_read = isinstance(read, dict)
+    unreadable = "" if is_read else whole_text(args) if isinstance(args, str) else "a value that JSON cannot hold"
+    return ToolCall(whole_text(call or f"call_{number}"), whole_text(name or ""), read if is_read else None, unreadable)
 
 
 def whole_text(text: str) -> str:

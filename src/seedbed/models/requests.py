@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seedbed.errors import Problem, RunError, shown
-from seedbed.models.chat import Message, OutputForm, Reply, Sampling, ToolCall, ToolOffer
+from seedbed.models.chat import Message, OutputForm, Reply, Sampling, ToolCall, ToolOffer, read_call
 from seedbed.storage.store import digest
 
 READ = {"model", "messages", "tools", "tool_choice", "response_format", "stop", "stream", "stream_options"}
@@ -68,13 +68,7 @@ def _message(each: Mapping[str, Any]) -> Message:
 
 
 def _call(each: Mapping[str, Any]) -> ToolCall:
-    text = each["function"].get("arguments") or "{}"
-    try:
-        arguments = json.loads(text)
-    except ValueError:
-        arguments = None
-    read = isinstance(arguments, dict)
-    return ToolCall(each["id"], each["function"]["name"], arguments if read else None, "" if read else text)
+    return read_call(0, each["id"], each["function"]["name"], each["function"].get("arguments"))
 
 
 def to_completion(reply: Reply) -> dict[str, Any]:

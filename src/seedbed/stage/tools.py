@@ -13,6 +13,7 @@ from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapt
 
 from seedbed.errors import InDoubt, PlaybookError, Problem, RunError, SettingsError, expect_function, expect_type, shown
 from seedbed.playbooks.steps.tool_use import ToolText
+from seedbed.redaction import redacted
 from seedbed.storage.store import Json
 
 Effect: TypeAlias = Literal["reads", "changes", "sends"]
@@ -162,7 +163,7 @@ def toolbox(tools: Iterable[Any]) -> dict[str, Tool]:
 
 def toolset(tools: Mapping[str, Tool], names: Iterable[str], words: Mapping[str, ToolText]) -> Json:
     """Tools as content: what models are told of them. The words of a playbook replace those that tools come with."""
-    return {name: _described(tools[name], words.get(name)) for name in sorted(names)}
+    return {name: redacted(_described(tools[name], words.get(name))) for name in sorted(names)}
 
 
 def _described(tool: Tool, words: ToolText | None) -> Json:

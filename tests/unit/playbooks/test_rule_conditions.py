@@ -63,6 +63,9 @@ def test_a_condition_sees_every_recipient_however_it_is_written(to: Any, forbidd
         "eve@evil.com.",
         {"eve@evil.com": 1},
         {"eve@evil.com": None},
+        "eve@evil.com\uff0cann@example.org",
+        "eve@evil.com\u200b, ann@example.org",
+        "e\u00adve@ev\u200bil.com",
     ],
 )
 @pytest.mark.parametrize("test", [{"matches": "*@evil.com"}, {"one_of": ["eve@evil.com"]}])

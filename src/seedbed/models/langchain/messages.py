@@ -16,7 +16,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import _configure_hooks, _tracing_v2_is_enabled
 
 from seedbed.errors import StoreError
-from seedbed.models.chat import ANSWER, Message, OutputForm, ToolCall, ToolOffer, whole_text
+from seedbed.models.chat import ANSWER, Message, OutputForm, ToolCall, ToolOffer, read_call
 from seedbed.storage.store import canonical
 
 _KINDS: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
@@ -41,21 +41,9 @@ def calls_of(answer: AIMessage) -> tuple[ToolCall, ...]:
     """The calls that an answer asks for. The arguments of one that was cut off are not guessed."""
     chunks = answer.tool_call_chunks if isinstance(answer, AIMessageChunk) else []
     if any(isinstance(each["args"], str) for each in chunks):
-        return tuple(_call(n, each["id"], each["name"], each["args"]) for n, each in enumerate(chunks))
+        return tuple(read_call(n, each["id"], each["name"], each["args"]) for n, each in enumerate(chunks))
     requested = [(each["id"], each["name"], each["args"]) for each in (*answer.tool_calls, *answer.invalid_tool_calls)]
-    return tuple(_call(n, *each) for n, each in enumerate(requested))
-
-
-def _call(number: int, call: str | None, name: str | None, args: Any) -> ToolCall:
-    """One call. Arguments that JSON cannot hold, such as NaN or half of a character, are unreadable too."""
-    try:
-        read = args if isinstance(args, dict) else json.loads(args or "{}")
-        canonical(read)
-    except (ValueError, RecursionError, StoreError):
-        read = None
-    is_read = isinstance(read, dict)
-    unreadable = "" if is_read else whole_text(args) if isinstance(args, str) else "a value that JSON cannot hold"
-    return ToolCall(whole_text(call or f"call_{number}"), whole_text(name or ""), read if is_read else None, unreadable)
+    return tuple(read_call(n, *each) for n, each in enumerate(requested))
 
 
 def native_of(answer: AIMessage, kind: str) -> dict[str, Any] | None:

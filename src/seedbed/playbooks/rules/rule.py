@@ -203,8 +203,10 @@ def _number(value: object) -> float | None:
 
 
 def _parts_of(text: str) -> list[str]:
-    """A text and the values that may hide in it, each as names are compared."""
-    return [folded(part) for part in (text, *(each.strip(".:") for each in BETWEEN_WORDS.split(text)))]
+    """A text and the values that may hide in it, each as names are compared. Hidden characters do not count."""
+    seen = (each for each in unicodedata.normalize("NFKC", text) if unicodedata.category(each) != "Cf")
+    words = BETWEEN_WORDS.split("".join(seen))
+    return [folded(part) for part in (text, *(each.strip(".:") for each in words))]
 
 
 def _separators(text: str) -> set[str]:

@@ -40,8 +40,6 @@ async def answer_step(stage: Stage, step: Step, messages: Sequence[Message], *, 
         if turn.calls and not over:
             said += [answer_message(turn), *await _perform(stage, step, turn)]
             rounds.append([{name: each[name] for name in ("tool", "arguments")} for each in turn.calls])
-        elif turn.calls and not turn.text.strip():
-            raise RunError(f"step {step.name}: found calls of tools where it may call none; expected an answer")
         elif form is None or turn.value is not None:
             return turn
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from seedbed.errors import BudgetSpent, ModelUnavailable, PlaybookError, Problem
+from seedbed.errors import BudgetSpent, ModelUnavailable, PlaybookError, Problem, RunError
 from seedbed.models.chat import Message
 from seedbed.playbooks.conditions import Condition, Until
 from seedbed.playbooks.playbook import Playbook, Step
@@ -165,6 +165,8 @@ class _Dialogue:
                     turn = await self.stage.turn(step.role, messages, TurnOptions(last=last), step=step)
                 else:
                     turn = await answer_step(self.stage, step, messages, last=last)
+                if turn.calls and not turn.text.strip():
+                    raise RunError(f"step {step.name}: found calls of tools where it may call none; expected an answer")
                 text = turn.text if turn.value is None else canonical(turn.value)
                 self._set_fields(step.name, turn.value)
                 if step.opens:
