@@ -179,7 +179,7 @@ class _McpSession:
         marks = tool.annotations
         if tool.name in self._server.reads:
             return "reads"
-        if not (marks and marks.read_only_hint):
+        if not (marks and marks.read_only_hint) or marks.destructive_hint:
             return "changes"
         return "sends" if marks.open_world_hint else "reads"
 

@@ -41,7 +41,7 @@ def write(text: str) -> str:
     return "written"
 
 
-@server.tool()
+@server.tool(annotations=ToolAnnotations(read_only_hint=True, destructive_hint=True))  # it cannot be both
 def spoil() -> str:
     raise ToolError("the disk is full")
 
