@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from seedbed.errors import StoreError, StoreUnavailable
 from seedbed.runs.worker_presence import new_worker
+from seedbed.storage.memory import MemoryStore
 from seedbed.storage.store import Fact, Query, Store
 from seedbed.telemetry import StoreFailed, emit
 
@@ -41,6 +42,10 @@ class Journal:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="seedbed-journal")
 
     async def add(self, fact: Fact) -> bool:
+        if type(self.store) is MemoryStore:  # it takes no longer than handing the fact to the thread would
+            added = self.store.append([fact]) == 1 or self._is_stored(fact)
+            await asyncio.sleep(0)
+            return added
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
         if loop is not self._loop:  # what another loop left behind, it can no longer wait for

@@ -7,9 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from itertools import count
 from typing import Any, Literal, Self
@@ -357,11 +356,10 @@ class Recorder:
         """
         at = self._started if kind in ("start", "run") else self._clock()
         tags = self._tags(kind, key)
-        stored = redacted(body)
-        fact = Fact(kind=kind, key=key, subject=subject, at=at, by=self._by, body=stored, value=value, tags=tags)
+        fact = partial(Fact, kind=kind, key=key, subject=subject, at=at, by=self._by, body=redacted(body), value=value)
         while True:
             fence = self.claims.fence if fenced else ()
-            if await self._store(replace(fact, unless=fence), pauses) or not fenced:
+            if await self._store(fact(tags=tags, unless=fence), pauses) or not fenced:
                 return True
             await self.claims.expect()
             if fence == self.claims.fence:  # no claim of our own has come between
