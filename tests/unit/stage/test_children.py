@@ -126,7 +126,8 @@ async def test_a_sub_dialogue_that_fails_does_not_lose_the_others() -> None:
     space = workspace(replies)
     run = await space.run(opening(), question="why")
     assert run.status == "completed"
-    assert [(child.status, child.output) for child in run.children] == [("failed", None), ("completed", "at noon")]
+    ended = {(child.status, child.output) for child in run.children}  # in the order in which they ended
+    assert ended == {("failed", None), ("completed", "at noon")}
     assert "how:\n(not answered: " in run.turns[-1].messages[-1][1]
 
 
