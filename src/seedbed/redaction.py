@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 REDACTED = "[secret]"
@@ -48,12 +49,20 @@ def redact(text: str) -> str:
     return _NAMED.sub(lambda match: f"{match[1]}{match[2]}{REDACTED}" if _is_random(match[3]) else match[0], text)
 
 
+_redact_key = lru_cache(maxsize=1_000)(redact)
+"""Names of fields come again and again."""
+
+_PLAIN = {int, float, bool, type(None)}
+
+
 def redacted(value: Any) -> Any:
     """A JSON value in which every text is redacted."""
+    if type(value) in _PLAIN:  # most values
+        return value
     if isinstance(value, str):
         return redact(value)
-    if isinstance(value, Mapping):
-        return {redact(key) if isinstance(key, str) else key: redacted(item) for key, item in value.items()}
+    if isinstance(value, dict | Mapping):
+        return {_redact_key(key) if isinstance(key, str) else key: redacted(item) for key, item in value.items()}
     return [redacted(item) for item in value] if isinstance(value, list | tuple) else value
 
 
